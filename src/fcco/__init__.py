@@ -1,0 +1,38 @@
+"""fcco: finite-sum coupled compositional optimization, min_w (1/m) sum_i f_i(g_i(w)), in torch."""
+
+from fcco import data, methods, objectives, updates
+from fcco.batch import TaskBatch
+from fcco.coefficients import Coefficients, Weights
+from fcco.objective import Objective
+from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, FreshPair, Variant
+from fcco.point import Point
+from fcco.probe import Probe
+from fcco.queries import Queries
+from fcco.safeguard import ChangeBound
+from fcco.table import BlockTable
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BSGD",
+    "MSVRM",
+    "SOAP",
+    "SOX",
+    "BlockTable",
+    "ChangeBound",
+    "Coefficients",
+    "CompositionalOptimizer",
+    "FreshPair",
+    "Objective",
+    "Point",
+    "Probe",
+    "Queries",
+    "TaskBatch",
+    "Variant",
+    "Weights",
+    "__version__",
+    "data",
+    "methods",
+    "objectives",
+    "updates",
+]

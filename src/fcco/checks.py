@@ -1,0 +1,82 @@
+"""What is asked of a step's numbers; each fault names its blocks, and none costs a transfer."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fcco.faults import Faults
+from fcco.point import Point
+from fcco.probe import Probe
+
+__all__ = ["check_distinct", "check_ids", "check_probe", "check_rows", "check_same", "check_z"]
+
+
+def check_ids(faults: Faults, blocks: Tensor, num_blocks: int) -> None:
+    """Every id lies in 0 .. m-1."""
+    faults.add_rows(
+        (blocks < 0) | (blocks >= num_blocks),
+        lambda bad: ValueError(f"block ids {blocks[bad].tolist()} lie outside 0..{num_blocks - 1}"),
+    )
+
+
+def check_distinct(faults: Faults, blocks: Tensor) -> None:
+    """No block is probed twice in a step (also not by two micro-batches)."""
+    ordered = blocks.sort().values
+    faults.add_rows(
+        ordered[1:] == ordered[:-1],
+        lambda bad: ValueError(f"blocks {ordered[bad].unique().tolist()} were probed twice"),
+    )
+
+
+def check_same(faults: Faults, probe: Probe, blocks: Tensor, point: Point) -> None:
+    """A further point sees the blocks that the current one saw."""
+    reason = "a closure must be deterministic given the RNG state"
+    if probe.blocks.shape != blocks.shape:
+        raise ValueError(
+            f"the closure probed {len(blocks)} blocks at the current point but "
+            f"{len(probe.blocks)} at the {point.value} point: {reason}"
+        )
+    faults.add_rows(
+        probe.blocks != blocks,
+        lambda bad: ValueError(
+            f"the closure probed blocks {blocks[bad].tolist()} at the current point but "
+            f"{probe.blocks[bad].tolist()} at the {point.value} point: {reason}"
+        ),
+    )
+
+
+def check_probe(faults: Faults, probe: Probe, point: Point) -> None:
+    """Values, pair and loss are finite, samples are positive."""
+    check_rows(faults, probe.values, probe.blocks, f"Probe.values at the {point.value} point")
+    if probe.pair is not None:
+        check_rows(faults, probe.pair, probe.blocks, f"Probe.pair at the {point.value} point")
+    if probe.loss is not None:
+        faults.add_finite(
+            probe.loss,
+            lambda _: FloatingPointError(f"non-finite Probe.loss at the {point.value} point"),
+        )
+    if isinstance(probe.samples, Tensor):
+        faults.add_rows(
+            probe.samples < 1,
+            lambda bad: ValueError(
+                f"Probe.samples of blocks {probe.blocks[bad].tolist()} must be at least 1"
+            ),
+        )
+
+
+def check_rows(faults: Faults, rows: Tensor, blocks: Tensor, what: str) -> None:
+    """Every row of a (k, p) tensor is finite."""
+    faults.add_finite(
+        rows,
+        lambda bad: FloatingPointError(f"non-finite {what} of blocks {blocks[bad].tolist()}"),
+    )
+
+
+def check_z(faults: Faults, zs: Sequence[Tensor]) -> None:
+    """The estimate is finite in every parameter."""
+    sizes = torch._foreach_norm(list(zs), torch.inf)
+    faults.add_finite(
+        torch.stack([size.to(sizes[0].device) for size in sizes]),
+        lambda bad: FloatingPointError(f"non-finite z of trainable parameters {bad.tolist()}"),
+    )

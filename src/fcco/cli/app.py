@@ -1,0 +1,55 @@
+"""The commands."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fcco import __version__
+from fcco.cli.demo import show_demo
+from fcco.experiments.demo import WORK
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Finite-sum coupled compositional optimization: train, compare and measure.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fcco {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    work: Annotated[
+        int,
+        typer.Option(
+            min=10_000, help="Oracle work for each method: values + 2 x gradients of inner samples."
+        ),
+    ] = WORK,
+    seed: Annotated[int, typer.Option(help="Of the data split, the network and the batches.")] = 0,
+    output: Annotated[
+        Path, typer.Option(help="Where the plot and the numbers are written.")
+    ] = Path("runs/demo"),
+) -> None:
+    """Train a small network on digits as 10 one-vs-rest AUC tasks, with every method in turn.
+
+    Each method gets the same amount of oracle work. Ends with a table, and a plot of the exact
+    objective against work.
+    """
+    show_demo(work=work, seed=seed, output=output)

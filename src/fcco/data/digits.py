@@ -1,0 +1,27 @@
+"""scikit-learn's handwritten digits, the data set that is always there."""
+
+import torch
+
+from fcco.data.tasks import TaskData
+
+__all__ = ["load_digits"]
+
+
+def load_digits(seed: int = 0) -> tuple[TaskData, TaskData]:
+    """1797 images of 8 x 8 pixels in 10 classes: 1437 to train, 360 to test, stratified.
+
+    Needs scikit-learn (``pip install 'fcco[experiments]'``).
+
+    >>> train, test = load_digits()
+    >>> len(train), len(test), train.num_blocks
+    (1437, 360, 10)
+    """
+    from sklearn import datasets, model_selection
+
+    x, y = datasets.load_digits(return_X_y=True)
+    split = model_selection.train_test_split(
+        x / 16, y, test_size=360, random_state=seed, stratify=y
+    )
+    x_train, x_test = (torch.tensor(part, dtype=torch.float32) for part in split[:2])
+    y_train, y_test = (torch.tensor(part) for part in split[2:])
+    return TaskData.from_classes(x_train, y_train), TaskData.from_classes(x_test, y_test)

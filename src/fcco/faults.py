@@ -1,0 +1,55 @@
+"""Checks on device values, gathered so that a step pays one device-to-host read for all."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+__all__ = ["Faults"]
+
+
+class Faults:
+    """Collects flags, and tensors that must be finite; reads them once and raises the first fault.
+
+    >>> faults = Faults()
+    >>> faults.add_rows(torch.tensor([False, True]), lambda bad: ValueError(f"rows {bad.tolist()}"))
+    >>> faults.settle()
+    Traceback (most recent call last):
+    ValueError: rows [1]
+    """
+
+    def __init__(self) -> None:
+        self._flags: list[Tensor] = []
+        self._finite: list[Tensor] = []
+        self._errors: list[Callable[[], Exception | None]] = []
+
+    def add_rows(self, bad: Tensor, error: Callable[[Tensor], Exception]) -> None:
+        """Note a flag per row; ``error`` gets the indices of the bad rows."""
+        self._flags.append(bad.any())
+        self._errors.append(lambda: error(bad.nonzero().flatten()) if bad.any() else None)
+
+    def add_finite(self, tensor: Tensor, error: Callable[[Tensor], Exception]) -> None:
+        """Ask that ``tensor`` be finite; ``error`` gets the indices along its first dimension."""
+        tensor = tensor.detach()
+        self._finite.append(tensor.flatten())
+
+        def find() -> Exception | None:
+            bad = ~tensor.isfinite().view(len(tensor) if tensor.ndim else 1, -1).all(1)
+            return error(bad.nonzero().flatten()) if bad.any() else None
+
+        self._errors.append(find)
+
+    def settle(self, number: Tensor | int = 0) -> int:
+        """Read everything, and ``number`` with it, in one transfer; raise the first error."""
+        read = list(self._flags)
+        if self._finite:
+            # Chunks may differ in precision; cat promotes, which keeps what is not finite.
+            read.append(~torch.cat(self._finite).isfinite().all())
+        if isinstance(number, Tensor):
+            read.append(number)
+        found = torch.stack(read).tolist() if read else []
+        if isinstance(number, Tensor):
+            number = found.pop()
+        if any(found):
+            raise next(error for find in self._errors if (error := find()) is not None)
+        return int(number)

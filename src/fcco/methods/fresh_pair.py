@@ -1,0 +1,15 @@
+"""The fresh pair: for affine slopes, value and Jacobian from two independent samples, no table.
+
+It replaces the linear branches of the paper's theorems, which as printed read a stale sample.
+"""
+
+from fcco.methods.method import Method, SlopeAt
+from fcco.methods.msvrm_v2 import storm
+from fcco.methods.msvrm_v3 import anchored_storm
+from fcco.methods.sox import momentum
+
+__all__ = ["FRESH_PAIR_V1", "FRESH_PAIR_V2", "FRESH_PAIR_V3"]
+
+FRESH_PAIR_V1 = Method("fresh-pair-v1", gradient=momentum, slope_at=SlopeAt.PAIR)
+FRESH_PAIR_V2 = Method("fresh-pair-v2", gradient=storm, slope_at=SlopeAt.PAIR)
+FRESH_PAIR_V3 = Method("fresh-pair-v3", gradient=anchored_storm, slope_at=SlopeAt.PAIR)

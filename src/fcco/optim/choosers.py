@@ -1,0 +1,242 @@
+"""The optimizers by name: each chooses a method and forwards nothing it does not mean."""
+
+from collections.abc import Iterable
+
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from fcco import methods
+from fcco.coefficients import Gamma
+from fcco.methods import Method
+from fcco.objective import Objective
+from fcco.optim.compositional import CompositionalOptimizer
+from fcco.safeguard import ChangeBound
+from fcco.updates import Update
+
+__all__ = ["BSGD", "MSVRM", "SOAP", "SOX", "FreshPair", "Variant"]
+
+_MSVRM = {1: methods.MSVRM_V1, 2: methods.MSVRM_V2, 3: methods.MSVRM_V3}
+_SINGLE_POINT = {1: methods.SINGLE_POINT_V1, 2: methods.SINGLE_POINT_V2}
+_FRESH_PAIR = {1: methods.FRESH_PAIR_V1, 2: methods.FRESH_PAIR_V2, 3: methods.FRESH_PAIR_V3}
+_VARIANT = {1: methods.VARIANT_V1, 2: methods.VARIANT_V2, 3: methods.VARIANT_V3}
+
+
+class SOX(CompositionalOptimizer):
+    """Moving averages (``SOXE``, ``momentum``): one point, one value and one gradient a sample.
+
+        u_t = (1 - beta) u_{t-1} + beta g(w_t; xi)       z_t = (1 - alpha) z_{t-1} + alpha G(w_t)
+
+    Arguments as for ``CompositionalOptimizer``.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        objective: Objective,
+        *,
+        lr: float,
+        alpha: float,
+        beta: float,
+        update: Update | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params,
+            objective,
+            methods.SOX,
+            update,
+            lr=lr,
+            alpha=alpha,
+            beta=beta,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=weight_decay,
+        )
+
+
+class SOAP(CompositionalOptimizer):
+    """SOX without momentum, alpha = 1. Arguments as for ``CompositionalOptimizer``."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        objective: Objective,
+        *,
+        lr: float,
+        beta: float,
+        update: Update | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params,
+            objective,
+            methods.SOX,
+            update,
+            lr=lr,
+            beta=beta,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=weight_decay,
+        )
+
+
+class MSVRM(CompositionalOptimizer):
+    """The paper's methods: u corrected by how g changed since the step before (``MSVR``).
+
+        u_t = (1 - beta) u_{t-1} + beta g(w_t; xi) + gamma (g(w_t; xi) - g(w_{t-1}; xi))
+
+    ``version`` says how z is formed: 1 by a moving average (``momentum``), 2 by STORM
+    (``eqn:z``), 3 by STORM with u and z anchored at exact passes (``MSVR_SVRG``, ``eqn:z+``;
+    call ``snapshot`` when ``snapshot_due``). ``single_point`` (versions 1 and 2) takes the change
+    of g from its derivative at w_t (``MSVR-SP``). ``gamma="storm"`` is the naive STORM of the
+    introduction. Further arguments as for ``CompositionalOptimizer``.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        objective: Objective,
+        *,
+        version: int,
+        lr: float,
+        alpha: float,
+        beta: float,
+        gamma: Gamma = "age",
+        single_point: bool = False,
+        update: Update | None = None,
+        snapshot_every: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+        safeguard: ChangeBound | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            objective,
+            _version(_SINGLE_POINT if single_point else _MSVRM, version),
+            update,
+            lr=lr,
+            alpha=alpha,
+            beta=beta,
+            gamma=gamma,
+            snapshot_every=snapshot_every,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=weight_decay,
+            safeguard=safeguard,
+        )
+
+
+class FreshPair(CompositionalOptimizer):
+    """For affine slopes of f: no table, an unbiased G from two independent samples a block.
+
+        G(w) = (1/B1) sum_i grad f_i(g_i(w; xi'))^T grad g_i(w; xi)
+
+    The closure's Probe carries ``pair``, the values under xi'. ``version`` as for ``MSVRM``.
+    Further arguments as for ``CompositionalOptimizer``.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        objective: Objective,
+        *,
+        version: int,
+        lr: float,
+        alpha: float,
+        update: Update | None = None,
+        snapshot_every: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        weight_decay: float = 0.0,
+        safeguard: ChangeBound | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            objective,
+            _version(_FRESH_PAIR, version),
+            update,
+            lr=lr,
+            alpha=alpha,
+            snapshot_every=snapshot_every,
+            buffers=buffers,
+            weight_decay=weight_decay,
+            safeguard=safeguard,
+        )
+
+
+class BSGD(CompositionalOptimizer):
+    """Biased mini-batch descent: the slope is taken at the fresh value, there is no table.
+
+    ``alpha`` below 1 adds momentum. Further arguments as for ``CompositionalOptimizer``.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        objective: Objective,
+        *,
+        lr: float,
+        alpha: float = 1.0,
+        update: Update | None = None,
+        buffers: Iterable[Tensor] = (),
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params,
+            objective,
+            methods.BSGD,
+            update,
+            lr=lr,
+            alpha=alpha,
+            buffers=buffers,
+            weight_decay=weight_decay,
+        )
+
+
+class Variant(CompositionalOptimizer):
+    """The paper's ablation (l.775): every row of u shrinks, sampled rows are scaled by m/B1.
+
+    ``version`` as for ``MSVRM``; it is here to be compared with, not to be used. Further
+    arguments as for ``CompositionalOptimizer``.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        objective: Objective,
+        *,
+        version: int,
+        lr: float,
+        alpha: float,
+        beta: float,
+        update: Update | None = None,
+        snapshot_every: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+        safeguard: ChangeBound | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            objective,
+            _version(_VARIANT, version),
+            update,
+            lr=lr,
+            alpha=alpha,
+            beta=beta,
+            snapshot_every=snapshot_every,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=weight_decay,
+            safeguard=safeguard,
+        )
+
+
+def _version(versions: dict[int, Method], version: int) -> Method:
+    if version not in versions:
+        raise ValueError(f"version must be one of {sorted(versions)}, got {version!r}")
+    return versions[version]

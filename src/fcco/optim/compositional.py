@@ -1,0 +1,348 @@
+"""The optimizer: it owns the triple (w, u, z) and is a ``torch.optim.Optimizer`` in every way."""
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer, ParamsT
+
+from fcco.coefficients import Coefficients, Gamma
+from fcco.methods import Method
+from fcco.objective import Objective
+from fcco.optim.estimation import Estimation, Proposal
+from fcco.optim.exact import ExactPass
+from fcco.optim.hyper import check_initial, check_problem, read_coefficients
+from fcco.optim.observation import Observation
+from fcco.optim.progress import Progress
+from fcco.optim.stored import SHARED, copy_state, match_state, wide
+from fcco.oracle import Oracle, as_closures
+from fcco.point import Point
+from fcco.probe import Closures
+from fcco.queries import Queries
+from fcco.safeguard import ChangeBound
+from fcco.table import BlockTable
+from fcco.updates import Plain, Update
+
+__all__ = ["CompositionalOptimizer"]
+
+_PARTS = (
+    "objective",
+    "method",
+    "update",
+    "safeguard",
+    "snapshot_every",
+    "_buffers",
+    "_dtype",
+    "_host",
+    "_warned",
+)
+"""What an optimizer is made of besides torch's defaults, groups and state."""
+
+
+class CompositionalOptimizer(Optimizer):
+    """Any method with any step rule; ``SOX``, ``MSVRM``, ``FreshPair`` and ``BSGD`` choose one.
+
+    Args:
+        params: parameters or parameter groups; lr and weight_decay may differ between groups.
+        objective: the problem, see ``Objective``.
+        method: two rows of weights, see ``fcco.methods``.
+        update: the step rule, see ``fcco.updates``.
+        lr: step size.
+        alpha: weight of the new in z, in (0, 1].
+        beta: weight of the new in u, in (0, 1].
+        gamma: strength of the error correction: "theory", "storm", "age" or a number.
+        snapshot_every: steps between exact passes (version 3); None: whenever you call
+            ``snapshot``.
+        buffers: ``model.buffers()``, needed when a forward pass changes them (BatchNorm).
+        initial: the table to start from, (m, p) or a number for every row; None: each row takes
+            its fresh value at its first visit.
+        weight_decay: decoupled, as in AdamW.
+        safeguard: bounds the gradient's change at large steps, see ``ChangeBound``; None: off.
+
+    >>> from fcco.methods import MSVRM_V2
+    >>> from fcco.objectives import MultiTaskAUC
+    >>> model = torch.nn.Linear(4, 10)
+    >>> objective = MultiTaskAUC(num_tasks=10)
+    >>> opt = CompositionalOptimizer(
+    ...     model.parameters(), objective, MSVRM_V2, lr=0.1, alpha=0.5, beta=0.5, gamma="age")
+    >>> opt.table.read(torch.tensor([0])).shape
+    torch.Size([1, 4])
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        objective: Objective,
+        method: Method,
+        update: Update | None = None,
+        *,
+        lr: float,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        gamma: Gamma = 0.0,
+        snapshot_every: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+        safeguard: ChangeBound | None = None,
+    ) -> None:
+        check_problem(objective, method, snapshot_every)
+        check_initial(initial, objective)
+        self.objective = objective
+        self.method = method
+        self.update = Plain() if update is None else update
+        self.safeguard = safeguard
+        self.snapshot_every = snapshot_every
+        self._buffers = list(buffers)
+        self._warned = False
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "alpha": alpha,
+            "beta": beta,
+            "gamma": gamma,
+        }
+        super().__init__(params, defaults)
+        self._host = self._trainable()[0]
+        self._dtype = wide(self._host.dtype)
+        for p in self._all_params():
+            self._dtype = torch.promote_types(self._dtype, p.dtype)
+        if isinstance(initial, Tensor):
+            self._dtype = initial.dtype
+        host_state = self.state[self._host]
+        host_state["progress"] = Progress.start()
+        if method.inner is not None:
+            table = BlockTable.build(
+                objective.num_blocks,
+                objective.inner_dim,
+                dtype=self._dtype,
+                device=self._host.device,
+                ages=gamma == "age",
+                previous=method.recalls(Point.PREVIOUS),
+                anchor=method.anchored,
+                snapshot=method.recalls(Point.SNAPSHOT),
+                shrinks=method.shrinks,
+            )
+            if initial is not None:
+                table.fill(initial, step=0)
+            host_state["table"] = table.buffers
+        self._coefficients()
+
+    # What can be read ---------------------------------------------------------------------------
+
+    @property
+    def table(self) -> BlockTable | None:
+        """u, or None for a method that has none."""
+        buffers = self.state[self._host].get("table")
+        return None if buffers is None else BlockTable(buffers)
+
+    @property
+    def queries(self) -> Queries:
+        """Oracle queries so far, counted exactly."""
+        progress = self._progress
+        return Queries(progress.values, progress.gradients)
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether ``snapshot`` must be called before the next step."""
+        if not self.method.anchored:
+            return False
+        progress = self._progress
+        if progress.snapshot_step == 0:
+            return True
+        age = progress.step + 1 - progress.snapshot_step
+        return self.snapshot_every is not None and age >= self.snapshot_every
+
+    # The verbs ----------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def step(self, closure: Closures) -> Tensor:  # type: ignore[override]  # a Probe, not a loss
+        """Advance u and z with one sample, then move w; returns the mean of f_i(u_t^i) probed.
+
+        Args:
+            closure: one closure, or several (micro-batches of disjoint blocks).
+        """
+        params, proposal = self._advance(closure)
+        states = [self.state[p] for p in params]
+        directions = self.update.directions(proposal.zs, states)
+        moves = iter(zip(directions, proposal.received, strict=True))
+        for group in self.param_groups:
+            for p in group["params"]:
+                if not p.requires_grad:
+                    continue
+                direction, received = next(moves)
+                if received and group["weight_decay"] != 0:
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.add_(direction, alpha=-group["lr"])
+        return proposal.objective
+
+    @torch.no_grad()
+    def estimate(self, closure: Closures) -> Tensor:
+        """Advance u and z, copy z into ``.grad`` and leave w alone, for any torch optimizer.
+
+        Args:
+            closure: as for ``step``.
+        """
+        params, proposal = self._advance(closure)
+        for p, z in zip(params, proposal.zs, strict=True):
+            p.grad = z.to(p.dtype, copy=True)
+        return proposal.objective
+
+    @torch.no_grad()
+    def snapshot(self, closures: Closures) -> None:
+        """One exact pass at w_t (version 3): g_i(w_t) for all i, and the full gradient.
+
+        The first one also fills the table, unless ``initial`` was given. Buffers and RNG are left
+        as they were. With BatchNorm, "exact" means over chunks normalised by their own
+        statistics: use chunks of the training size.
+
+        Args:
+            closures: the chunks. Together they cover every block; a block met in several chunks
+                is averaged by ``Probe.samples``.
+        """
+        if not self.method.anchored:
+            raise ValueError(f"{self.method.name} has no snapshots; version 3 has")
+        params = self._prepare()
+        progress, table = self._progress, self.table
+        first = progress.snapshot_step == 0
+        fill = first and table is not None and not table.buffers["visited"].all()
+        exact_pass = ExactPass(
+            self.objective,
+            as_closures(closures),
+            rows=None if table is None or fill else table.whole(),
+            project=table is not None,
+            totals=None if table is None or first else table.buffers["samples"],
+            dtype=self._dtype,
+            device=self._host.device,
+        )
+        with Oracle(params, self._buffers, rewind=True) as oracle:
+            zeros = [torch.zeros_like(self.state[p]["z"]) for p in params]
+            exact = exact_pass.run(oracle, zeros)
+        if table is not None:
+            if fill:
+                ids = torch.arange(table.num_blocks, device=table.device)
+                table.fill(self.objective.feasible(exact.inner, ids), step=progress.step)
+            table.keep_snapshot(exact.inner, exact.samples)
+        for p, anchor in zip(params, exact.gradients, strict=True):
+            self.state[p]["anchor"] = anchor
+            self.state[p]["snapshot"].copy_(p)
+        progress.count(exact.value_queries, exact.gradient_queries)
+        progress.snapshot_step = progress.step + 1
+
+    def restart(self) -> None:
+        """Begin a stage from another iterate: w_0 = w_1 and u_{-1} = u_0; u and z stay."""
+        self._progress.moved = False
+        if self.table is not None:
+            self.table.restart()
+
+    # How a step is made -------------------------------------------------------------------------
+
+    def _advance(self, closure: Closures) -> tuple[list[Tensor], Proposal]:
+        """Compute u_t and z_t, and commit them once every check has passed."""
+        params = self._prepare()
+        closures = as_closures(closure)
+        coefficients = self._coefficients()
+        progress, table, step = self._progress, self.table, self._progress.step + 1
+        if self.snapshot_due:
+            what = "is due" if progress.snapshot_step else "was never taken"
+            raise ValueError(f"a snapshot {what} before step {step}: call snapshot first")
+        coincide = set() if progress.moved else {Point.PREVIOUS}
+        if progress.snapshot_step == step:
+            coincide.add(Point.SNAPSHOT)
+        seen = Observation(
+            self.objective, self.method, table, dtype=self._dtype, device=self._host.device
+        )
+        estimation = Estimation(
+            seen, coefficients, step=step, coincide=coincide, safeguard=self.safeguard
+        )
+        states = [self.state[p] for p in params]
+        with Oracle(params, self._buffers) as oracle:
+            proposal = estimation.run(oracle, closures, params, states)
+        if table is not None:
+            table.write(
+                proposal.blocks, proposal.old, proposal.rows, step=step, beta=coefficients.beta
+            )
+        for p, state, z in zip(params, states, proposal.zs, strict=True):
+            state["z"] = z
+            p.grad = None
+            if "previous" in state:
+                state["previous"].copy_(p)
+        progress.count(proposal.values, proposal.gradients)
+        progress.step, progress.moved = step, True
+        return params, proposal
+
+    def _prepare(self) -> list[Tensor]:
+        """The trainable parameters, each with its state in place; ``.grad`` is discarded."""
+        for p in self._all_params():
+            p.grad = None
+        params = self._trainable()
+        for p in params:
+            self._init_state(p)
+        table = self.table
+        if table is not None and table.device != self._host.device:
+            table.to(self._host.device)
+        return params
+
+    def _trainable(self) -> list[Tensor]:
+        params = [p for p in self._all_params() if p.requires_grad]
+        if not params:
+            raise ValueError("no trainable parameter: every parameter has requires_grad=False")
+        return params
+
+    def _all_params(self) -> Iterator[Tensor]:
+        return (p for group in self.param_groups for p in group["params"])
+
+    def _coefficients(self) -> Coefficients:
+        ages = self.table is not None and "last_visit" in self.table.buffers
+        coefficients = read_coefficients(self.param_groups, ages=ages)
+        if coefficients.gamma == "theory" and coefficients.beta > 0.5 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f'gamma="theory" is analysed for beta <= 1/2 only, and beta={coefficients.beta}',
+                stacklevel=3,
+            )
+        return coefficients
+
+    # State --------------------------------------------------------------------------------------
+
+    @property
+    def _progress(self) -> Progress:
+        return Progress(self.state[self._host]["progress"])
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; its z starts at zero and its previous point where it stands."""
+        super().add_param_group(param_group)
+        for p in self.param_groups[-1]["params"]:
+            if p.requires_grad:
+                self._init_state(p)
+
+    def _init_state(self, p: Tensor) -> None:
+        """Create what is remembered of a parameter, or let it follow the parameter's device."""
+        state = self.state[p]
+        if "z" not in state:
+            z = torch.zeros_like(p, dtype=wide(p.dtype), requires_grad=False)
+            state["z"] = z
+            for point in self.method.reach():
+                state[point.value] = p.detach().clone()
+            if self.method.anchored:
+                state["anchor"] = torch.zeros_like(z)
+            state.update(self.update.init(z))
+        elif state["z"].device != p.device:
+            for name in state.keys() - set(SHARED):
+                state[name] = state[name].to(p.device)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore everything, bit for bit; a state of another method or size is an error.
+
+        Values are copied, in the precision this optimizer keeps them in.
+        """
+        pairs = match_state(self.state, self._all_params(), state_dict)
+        own = self.state
+        super().load_state_dict(state_dict)
+        self.state = own  # torch's copy is cast to the parameters' precision
+        copy_state(pairs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {name: self.__dict__[name] for name in _PARTS}

@@ -1,0 +1,98 @@
+"""Matching a saved state with a live one, so that nothing is lost, cast or reset in silence."""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["copy_state", "match_state", "wide"]
+
+SHARED = ("table", "progress")
+"""What one parameter's state holds on behalf of the whole optimizer."""
+
+_RESIZED = ("overlay_blocks", "overlay_rows")
+"""Tensors whose length is that of the last batch."""
+
+Pairs = list[tuple[dict[str, Any], str, Tensor]]
+"""(live dictionary, name, saved tensor)."""
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The precision state is kept in for a parameter of ``dtype``: at least float32.
+
+    >>> wide(torch.bfloat16), wide(torch.float64)
+    (torch.float32, torch.float64)
+    """
+    return torch.promote_types(dtype, torch.float32)
+
+
+def match_state(
+    live: Mapping[Tensor, dict[str, Any]], params: Iterable[Tensor], saved: Mapping[str, Any]
+) -> Pairs:
+    """Pair every live tensor with its saved one; a ``ValueError`` names what does not fit.
+
+    Args:
+        live: ``optimizer.state``.
+        params: all parameters in the order of the groups.
+        saved: a ``state_dict``.
+    """
+    params = list(params)
+    ids = list(chain.from_iterable(group["params"] for group in saved["param_groups"]))
+    if len(ids) != len(params):
+        raise ValueError(f"the saved state has {len(ids)} parameters, this optimizer {len(params)}")
+    pairs: Pairs = []
+    # The common part may be held by another parameter than when it was saved.
+    ours = next(entry for entry in live.values() if "progress" in entry)
+    theirs: Mapping[str, Any] = next(
+        (entry for entry in saved["state"].values() if "progress" in entry), {}
+    )
+    for name in SHARED:
+        if (name in ours) != (name in theirs):
+            raise ValueError(
+                f"the saved state {'lacks' if name in ours else 'has'} the {name} of a "
+                "compositional optimizer: it was saved by another optimizer or stripped on the way"
+            )
+    _pair(pairs, {"progress": ours["progress"]}, {"progress": theirs["progress"]}, "", ours)
+    if "table" in ours:
+        _pair(pairs, ours["table"], theirs["table"], "table.", ours["table"])
+    for number, (key, p) in enumerate(zip(ids, params, strict=True)):
+        if p not in live:
+            continue
+        mine = {name: value for name, value in live[p].items() if name not in SHARED}
+        other = {
+            name: value for name, value in saved["state"].get(key, {}).items() if name not in SHARED
+        }
+        _pair(pairs, mine, other, f"parameter {number}: ", live[p])
+    return pairs
+
+
+def copy_state(pairs: Pairs) -> None:
+    """Copy saved tensors into live ones, keeping the precision and the device of the live."""
+    for target, name, saved in pairs:
+        value = target[name]
+        if value.shape == saved.shape:
+            value.copy_(saved)
+        else:
+            target[name] = saved.to(dtype=value.dtype, device=value.device, copy=True)
+
+
+def _pair(
+    pairs: Pairs,
+    mine: Mapping[str, Tensor],
+    other: Mapping[str, Tensor],
+    where: str,
+    target: dict[str, Any],
+) -> None:
+    for name in sorted(mine.keys() | other.keys()):
+        if name not in other:
+            raise ValueError(f"the saved state lacks {where}{name}: another method, or stripped?")
+        if name not in mine:
+            raise ValueError(f"the saved state has {where}{name}, which this method does not use")
+        if name not in _RESIZED and mine[name].shape != other[name].shape:
+            raise ValueError(
+                f"the saved {where}{name} has shape {tuple(other[name].shape)}, here it is "
+                f"{tuple(mine[name].shape)}"
+            )
+        pairs.append((target, name, other[name]))

@@ -1,0 +1,247 @@
+"""The oracle: the only place that moves parameters, calls closures and back-propagates."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from fcco.probe import Closure, Closures, Probe
+
+__all__ = ["Oracle", "Pull", "Response", "as_closures"]
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What to back-propagate from a probe: a cotangent for its values, a weight for its loss."""
+
+    values: Tensor
+    loss: float = 0.0
+
+
+Response = Callable[[int, Probe, Tensor | None], Pull | None]
+"""Sees micro-batch k's probe (and its directional derivative, if asked for) while the graph is
+alive, and says what to back-propagate."""
+
+
+def as_closures(closures: Closures) -> tuple[Closure, ...]:
+    """One closure or several, as a tuple.
+
+    >>> len(as_closures([lambda: None, lambda: None]))
+    2
+    """
+    result = (closures,) if callable(closures) else tuple(closures or ())
+    if not result or not all(callable(closure) for closure in result):
+        raise ValueError("a closure, or a non-empty sequence of closures, is needed")
+    return result
+
+
+class Oracle(AbstractContextManager["Oracle"]):
+    """One visit to the objective, at several points, with one and the same sample.
+
+    The first evaluation consumes the RNG and changes the buffers like any training step; every
+    further one starts from the same RNG state and the same buffers (so dropout masks and
+    BatchNorm behave alike at all points) and leaves no trace. If anything raises inside the
+    ``with`` block, parameters, buffers and RNG are bit-identical to before and ``.grad`` is empty.
+
+    Args:
+        params: the parameters that move.
+        buffers: module buffers that a forward pass changes.
+        rewind: leave no trace of the first evaluation either (exact passes).
+
+    ``value_passes`` and ``gradient_passes`` count what was done, ``received`` says which
+    parameters got a gradient.
+    """
+
+    def __init__(
+        self, params: Sequence[Tensor], buffers: Sequence[Tensor], *, rewind: bool = False
+    ) -> None:
+        self._params = params
+        self._buffers = buffers
+        self._rewind = rewind
+        self.value_passes = 0
+        self.gradient_passes = 0
+        self.received = [False] * len(params)
+
+    def __enter__(self) -> "Oracle":
+        self.clear_gradients()
+        self._before = _World.capture(self._params, self._buffers)
+        self._after: _World | None = None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None or self._rewind:
+            self._before.restore(self._buffers)
+        elif self._after is not None:
+            self._after.restore(self._buffers)
+        if kind is not None:
+            self.clear_gradients()
+
+    def clear_gradients(self) -> None:
+        """Empty ``.grad``."""
+        for p in self._params:
+            p.grad = None
+
+    def evaluate(
+        self,
+        closures: Sequence[Closure],
+        respond: Response,
+        *,
+        at: Sequence[Tensor] | None = None,
+        gradient: bool = True,
+        direction: Sequence[Tensor] | None = None,
+        into: list[Tensor] | None = None,
+    ) -> None:
+        """Call every closure once at one point, and back-propagate what ``respond`` says.
+
+        Args:
+            closures: the micro-batches.
+            respond: given each probe in turn.
+            at: the parameters of the point; None: where the model stands.
+            gradient: whether a reverse pass is wanted; else no graph is built.
+            direction: also take the derivative of the values along it, by forward-mode AD.
+            into: add the gradients to these tensors; None: they accumulate in ``.grad``.
+        """
+        if self.value_passes:
+            if self._after is None:
+                self._after = _World.capture(self._params, self._buffers)
+            self._before.restore(self._buffers)
+        self.value_passes += 1 if direction is None else 2  # a tangent costs about a forward pass
+        self.gradient_passes += gradient
+        with ExitStack() as stack:
+            if at is not None:
+                stack.enter_context(_moved(self._params, at))
+            # A cast that an outer autocast cached belongs to another point.
+            torch.clear_autocast_cache()
+            for k, closure in enumerate(closures):
+                self._evaluate_one(k, closure, respond, gradient, direction, into)
+
+    def _evaluate_one(
+        self,
+        k: int,
+        closure: Closure,
+        respond: Response,
+        gradient: bool,
+        direction: Sequence[Tensor] | None,
+        into: list[Tensor] | None,
+    ) -> None:
+        derivative = None
+        with torch.set_grad_enabled(gradient):
+            if direction is None:
+                probe = _call(closure)
+            else:
+                probe, derivative = self._call_along(closure, direction)
+        pull = respond(k, probe, derivative)
+        if pull is None or not gradient:
+            return
+        roots, seeds = [], []
+        if probe.values.requires_grad:
+            roots.append(probe.values)
+            seeds.append(pull.values.to(probe.values.dtype))
+        if probe.loss is not None and probe.loss.requires_grad:
+            roots.append(probe.loss)
+            seeds.append(torch.full_like(probe.loss, pull.loss))
+        if not roots:
+            raise ValueError(
+                "neither Probe.values nor Probe.loss depends on a trainable parameter: was the "
+                "closure run under no_grad, or were the values detached?"
+            )
+        torch.autograd.backward(roots, seeds)
+        for j, p in enumerate(self._params):
+            if p.grad is None:
+                continue
+            self.received[j] = True
+            if into is not None:
+                into[j].add_(p.grad)
+                p.grad = None
+
+    def _call_along(
+        self, closure: Closure, direction: Sequence[Tensor]
+    ) -> tuple[Probe, Tensor | None]:
+        """Call with a tangent on every parameter, given in place; it ends with the dual level.
+
+        The reverse pass comes after that: inside, it would carry tangents of gradients along.
+        """
+        with ExitStack() as stack:
+            if "torch._dynamo" in sys.modules:  # compiled graphs carry no tangents
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(forward_ad.dual_level())
+            with torch.no_grad():
+                for p, tangent in zip(self._params, direction, strict=True):
+                    p.copy_(forward_ad.make_dual(p.clone(), tangent.to(p.dtype)))
+            return _unpack(_call(closure))
+
+
+@dataclass(frozen=True)
+class _World:
+    """What a forward pass changes besides the parameters: RNG states and buffers."""
+
+    rng: Tensor
+    device_rng: tuple[tuple[torch.device, Tensor], ...]
+    buffers: list[Tensor]
+
+    @classmethod
+    def capture(cls, params: Sequence[Tensor], buffers: Sequence[Tensor]) -> "_World":
+        devices = {p.device for p in params if p.device.type not in ("cpu", "meta")}
+        return cls(
+            torch.get_rng_state(),
+            tuple((d, getattr(torch, d.type).get_rng_state(d)) for d in devices),
+            [buffer.detach().clone() for buffer in buffers],
+        )
+
+    def restore(self, buffers: Sequence[Tensor]) -> None:
+        torch.set_rng_state(self.rng)
+        for device, state in self.device_rng:
+            getattr(torch, device.type).set_rng_state(state, device)
+        with torch.no_grad():
+            for buffer, kept in zip(buffers, self.buffers, strict=True):
+                buffer.copy_(kept)
+
+
+@contextmanager
+def _moved(params: Sequence[Tensor], places: Sequence[Tensor]) -> Iterator[None]:
+    """Stand at ``places``, then exactly where one stood before.
+
+    In place and never through ``.data``: a graph still alive across the move then raises instead
+    of giving wrong gradients.
+    """
+    with torch.no_grad():
+        here = [p.clone() for p in params]
+        for p, place in zip(params, places, strict=True):
+            p.copy_(place)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for p, place in zip(params, here, strict=True):
+                p.copy_(place)
+
+
+def _call(closure: Closure) -> Probe:
+    probe = closure()
+    if not isinstance(probe, Probe):
+        raise TypeError(f"the closure must return a Probe, got {type(probe).__name__}")
+    return probe
+
+
+def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
+    """Split dual values into the ordinary probe and the derivative of its values."""
+
+    def primal(dual: Tensor | None) -> Tensor | None:
+        return forward_ad.unpack_dual(dual).primal if isinstance(dual, Tensor) else dual
+
+    if not isinstance(probe.values, Tensor):
+        return probe, None  # for Probe.check to report
+    values = forward_ad.unpack_dual(probe.values)
+    tangent = torch.zeros_like(values.primal) if values.tangent is None else values.tangent
+    plain = replace(probe, values=values.primal, pair=primal(probe.pair), loss=primal(probe.loss))
+    return plain, tangent.detach().clone()

@@ -1,0 +1,48 @@
+"""The one linear recursion behind every estimator of the paper."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from fcco.coefficients import Scalar, Weights
+from fcco.point import Point
+
+__all__ = ["advance"]
+
+
+def advance(
+    state: Tensor,
+    keep: Scalar,
+    weights: Weights,
+    current: Tensor,
+    changes: Mapping[Point, Tensor],
+    anchor: Tensor | None = None,
+) -> Tensor:
+    """One step of an estimator: u of ``MSVR``, ``MSVR-SP``, ``MSVR_SVRG``; z of ``momentum``,
+    ``eqn:z``, ``eqn:z+``.
+
+        keep state + current x(w_t) + sum_points since[point] (x(w_t) - x(point)) + anchor X
+
+    Args:
+        state: the estimate of the step before, u_{t-1} or z_{t-1}.
+        keep: 1 - beta for u, 1 - alpha for z.
+        weights: the method's row.
+        current: the observation at w_t.
+        changes: x(w_t) - x(point) for each further point, or what stands for it (the directional
+            derivative of the single-point variant).
+        anchor: the exact quantity at the snapshot.
+
+    Every argument may have leading batch dimensions.
+
+    >>> import torch
+    >>> u, g, old = torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([1.5])
+    >>> row = Weights(current=0.5, since_previous=0.5)
+    >>> advance(u, 0.5, row, g, {Point.PREVIOUS: g - old})
+    tensor([1.7500])
+    """
+    result = keep * state + weights.current * current
+    for point, change in changes.items():
+        result = result + weights.since(point) * change
+    if anchor is not None:
+        result = result + weights.anchor * anchor
+    return result

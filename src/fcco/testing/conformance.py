@@ -1,0 +1,526 @@
+"""What every optimizer must do, as checks over an entry of the catalogue.
+
+Each takes an ``Entry`` and raises ``AssertionError``; ``CHECKS`` names them all, so that a new
+method is tested by adding it to the catalogue.
+"""
+
+import copy
+import io
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fcco.optim import CompositionalOptimizer
+from fcco.probe import Probe
+from fcco.testing.catalogue import Entry, flat
+from fcco.testing.toy import Draw, Toy, make_model
+from fcco.updates import Adam, AMSGrad
+
+__all__ = ["CHECKS", "Job", "assert_unchanged", "capture"]
+
+
+class Job:
+    """A problem, a model with BatchNorm and dropout, an optimizer and a stream of draws."""
+
+    def __init__(self, entry: Entry, *, kind: str = "batchnorm", blocks: int = 3, **options: Any):
+        torch.manual_seed(0)
+        self.entry = entry
+        self.problem = Toy(6, 2, affine=entry.affine)
+        self.model = make_model(kind, 2)
+        self.blocks = blocks
+        self.calls = 0
+        self.generator = torch.Generator().manual_seed(7)
+        options.setdefault("snapshot_every", 5 if entry.anchored else None)
+        self.opt = entry.build(
+            options.pop("params", self.model.parameters()),
+            self.problem,
+            lr=0.05,
+            alpha=0.4,
+            beta=0.3,
+            buffers=self.model.buffers(),
+            **options,
+        )
+
+    def draw(self) -> Draw:
+        """The next draw."""
+        return self.problem.draw(self.blocks, 2, self.generator)
+
+    def inner(self, draw: Draw) -> Probe:
+        """The closure's body."""
+        self.calls += 1
+        return self.problem.inner(self.model, draw)
+
+    def snapshot(self) -> None:
+        """Take a snapshot if one is due."""
+        if self.opt.snapshot_due:
+            self.opt.snapshot(lambda: self.inner(self.problem.everything()))
+
+    def step(self, draw: Draw | None = None) -> Tensor:
+        """One step."""
+        self.snapshot()
+        draw = draw or self.draw()
+        return self.opt.step(lambda: self.inner(draw))
+
+    def run(self, steps: int) -> "Job":
+        """Several steps."""
+        for _ in range(steps):
+            self.step()
+        return self
+
+    @property
+    def w(self) -> Tensor:
+        """All parameters."""
+        return flat(self.model.parameters())
+
+
+def capture(model: nn.Module, opt: CompositionalOptimizer) -> dict[str, Any]:
+    """Deep copies of all that an error must leave alone.
+
+    >>> from fcco.testing import CATALOGUE
+    >>> job = Job(CATALOGUE["sox"])
+    >>> sorted(capture(job.model, job.opt))
+    ['model', 'optimizer', 'rng']
+    """
+    return copy.deepcopy(
+        {
+            "model": model.state_dict(),
+            "optimizer": opt.state_dict(),
+            "rng": torch.get_rng_state(),
+        }
+    )
+
+
+def assert_unchanged(before: dict[str, Any], model: nn.Module, opt: CompositionalOptimizer) -> None:
+    """Everything is bit for bit as it was, and ``.grad`` is empty."""
+    _assert_same(before, capture(model, opt), "")
+    assert all(p.grad is None for p in model.parameters()), ".grad is not empty"
+
+
+def _assert_same(a: Any, b: Any, where: str) -> None:
+    if isinstance(a, dict):
+        assert a.keys() == b.keys(), where
+        for key in a:
+            _assert_same(a[key], b[key], f"{where}.{key}")
+    elif isinstance(a, list):
+        assert len(a) == len(b), where
+        for k, (x, y) in enumerate(zip(a, b, strict=True)):
+            _assert_same(x, y, f"{where}[{k}]")
+    elif isinstance(a, Tensor):
+        assert a.dtype == b.dtype, where
+        assert torch.equal(a.nan_to_num(), b.nan_to_num()), f"{where} changed"
+    else:
+        assert a == b, f"{where}: {a} became {b}"
+
+
+def _points(entry: Entry, step: int, snapshot_every: int) -> tuple[int, int, int]:
+    """Closure calls, value passes and gradient passes of step t, from the table of READING."""
+    single = entry.equations["u"] == "MSVR-SP"
+    if step == 1:
+        return 1, 1, 1
+    values, gradients = entry.values, entry.gradients
+    if entry.anchored and (step - 1) % snapshot_every == 0:
+        values, gradients = values - 1, gradients - 1
+    return values - single, values, gradients
+
+
+def calls_and_queries(entry: Entry) -> None:
+    """The closure is called once per point; queries follow the formula exactly."""
+    job = Job(entry)
+    for step in range(1, 13):
+        if job.opt.snapshot_due:
+            before, calls = job.opt.queries, job.calls
+            job.snapshot()
+            samples = job.problem.num_blocks * job.problem.inner_size
+            assert job.calls == calls + 1
+            assert job.opt.queries.values == before.values + samples
+            assert job.opt.queries.gradients == before.gradients + samples
+        before, calls = job.opt.queries, job.calls
+        job.step()
+        points, values, gradients = _points(entry, step, 5)
+        assert job.calls - calls == points, f"step {step}"
+        assert job.opt.queries.values - before.values == values * 3 * 2, f"step {step}"
+        assert job.opt.queries.gradients - before.gradients == gradients * 3 * 2, f"step {step}"
+
+
+def one_pass(entry: Entry) -> None:
+    """BatchNorm buffers, the RNG and dropout masks end a step as after one forward pass."""
+    job = Job(entry)
+    for _ in range(7):
+        job.snapshot()
+        twin = copy.deepcopy(job.model)
+        rng = torch.get_rng_state()
+        draw = job.draw()
+        job.problem.inner(twin, draw)
+        after = torch.get_rng_state()
+        torch.set_rng_state(rng)
+        job.step(draw)
+        assert torch.equal(torch.get_rng_state(), after)
+        for ours, theirs in zip(job.model.buffers(), twin.buffers(), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def snapshot_leaves_no_trace(entry: Entry) -> None:
+    """A snapshot changes neither parameters, buffers nor the RNG."""
+    job = Job(entry).run(2)
+    if not entry.anchored:
+        _expect(ValueError, lambda: job.opt.snapshot(lambda: job.inner(job.problem.everything())))
+        return
+    before = copy.deepcopy((job.model.state_dict(), torch.get_rng_state()))
+    job.opt.snapshot(lambda: job.inner(job.problem.everything()))
+    _assert_same(list(before), [job.model.state_dict(), torch.get_rng_state()], "")
+    assert all(p.grad is None for p in job.model.parameters())
+
+
+def _resumes(entry: Entry, carry: Callable[[Job, Job], None], **options: Any) -> None:
+    """Run 8 + 6 steps; a job that takes over after 8 (between snapshots) ends bit-identical."""
+    job = Job(entry, **options).run(8)
+    other = Job(entry, **options)
+    other.model.load_state_dict(copy.deepcopy(job.model.state_dict()))
+    other.generator.set_state(job.generator.get_state())
+    carry(job, other)
+    rng = torch.get_rng_state()
+    job.run(6)
+    torch.set_rng_state(rng)
+    other.run(6)
+    assert torch.equal(job.w, other.w)
+    _assert_same(job.opt.state_dict(), other.opt.state_dict(), "")
+
+
+def state_dict_resumes(entry: Entry) -> None:
+    """Saved to disk and loaded with ``weights_only=True``, the run goes on bit for bit."""
+
+    def carry(job: Job, other: Job) -> None:
+        file = io.BytesIO()
+        torch.save(job.opt.state_dict(), file)
+        file.seek(0)
+        other.opt.load_state_dict(torch.load(file, weights_only=True))
+
+    _resumes(entry, carry)
+    _resumes(entry, carry, update=Adam())
+    _resumes(entry, carry, update=AMSGrad(radius=1.0))
+
+
+def loading_copies(entry: Entry) -> None:
+    """Two optimizers loaded from one state do not share memory."""
+    job, other = Job(entry).run(3), Job(entry)
+    state = job.opt.state_dict()
+    other.opt.load_state_dict(state)
+    kept = copy.deepcopy(state)
+    other.run(3)
+    _assert_same(kept["state"], job.opt.state_dict()["state"], "")
+
+
+def distributed_state_dict_resumes(entry: Entry) -> None:
+    """``get_optimizer_state_dict`` keeps the table, plain and flattened."""
+    from torch.distributed.checkpoint.state_dict import (
+        StateDictOptions,
+        get_optimizer_state_dict,
+        set_optimizer_state_dict,
+    )
+
+    for flatten in (False, True):
+        options = StateDictOptions(flatten_optimizer_state_dict=flatten)
+
+        def carry(job: Job, other: Job, options: Any = options) -> None:
+            state = get_optimizer_state_dict(job.model, job.opt, options=options)
+            set_optimizer_state_dict(other.model, other.opt, copy.deepcopy(state), options=options)
+
+        _resumes(entry, carry)
+
+
+def lost_state_is_an_error(entry: Entry) -> None:
+    """A state without its table, of another method or size is refused, and nothing changes."""
+    job = Job(entry).run(3)
+    good = copy.deepcopy(job.opt.state_dict())
+    empty = copy.deepcopy(good)
+    empty["state"] = {}
+    no_z = copy.deepcopy(good)
+    del no_z["state"][1]["z"]
+    wrong_size = copy.deepcopy(good)
+    wrong_size["state"][1]["z"] = torch.zeros(3)
+    bad = [empty, no_z, wrong_size]
+    if entry.has_table:
+        for name in good["state"][0]["table"]:
+            bad.append(copy.deepcopy(good))
+            del bad[-1]["state"][0]["table"][name]
+        bad.append(copy.deepcopy(good))
+        del bad[-1]["state"][0]["table"]
+        bad.append(copy.deepcopy(good))
+        bad[-1]["state"][0]["table"]["rows"] = torch.zeros(7, 2)
+    sgd = torch.optim.SGD(job.model.parameters(), lr=0.1)
+    bad.append(sgd.state_dict())
+    for state in bad:
+        before = capture(job.model, job.opt)
+        _expect(ValueError, lambda state=state: job.opt.load_state_dict(state))  # type: ignore[misc]
+        assert_unchanged(before, job.model, job.opt)
+
+
+def pickles_and_copies(entry: Entry) -> None:
+    """A pickled or deep-copied optimizer goes on bit for bit, also under a scheduler."""
+    for scheduled in (False, True):
+        for copier in (copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))):
+            job = Job(entry)
+            if scheduled:
+                torch.optim.lr_scheduler.StepLR(job.opt, step_size=2)
+            job.run(8)
+            model, opt = copier((job.model, job.opt))
+            rng, stream = torch.get_rng_state(), job.generator.get_state()
+            job.run(6)
+            torch.set_rng_state(rng)
+            twin = Job(entry)
+            twin.model, twin.opt = model, opt
+            twin.generator.set_state(stream)
+            torch.set_rng_state(rng)
+            twin.run(6)
+            assert torch.equal(job.w, twin.w)
+            assert opt.queries == job.opt.queries
+
+
+def follows_schedulers(entry: Entry) -> None:
+    """A learning-rate scheduler acts as setting lr by hand, and lr may differ between groups."""
+    job, twin = Job(entry), Job(entry)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(job.opt, gamma=0.8)
+    for step in range(6):
+        for group in twin.opt.param_groups:
+            group["lr"] = 0.05 * 0.8**step
+        torch.manual_seed(step)
+        job.step()
+        scheduler.step()
+        torch.manual_seed(step)
+        twin.step()
+    torch.testing.assert_close(job.w, twin.w, rtol=1e-13, atol=1e-13)
+    layers = make_model("network", 2)
+    still, moving = list(layers[0].parameters()), list(layers[2].parameters())
+    groups = [{"params": still, "lr": 0.0}, {"params": moving}]
+    opt = entry.build(groups, job.problem, lr=0.05)
+    before = flat(still), flat(moving)
+    if opt.snapshot_due:
+        opt.snapshot(lambda: job.problem.inner(layers, job.problem.everything()))
+    for draw in (job.draw(), job.draw()):
+        opt.step(lambda draw=draw: job.problem.inner(layers, draw))  # type: ignore[misc]
+    assert torch.equal(flat(still), before[0])
+    assert not torch.equal(flat(moving), before[1])
+
+
+def frozen_and_unused_parameters(entry: Entry) -> None:
+    """Frozen and unused parameters stay; one that gets no gradient at one point is fine."""
+    job = Job(entry, kind="network")
+    unused = nn.Parameter(torch.ones(3, dtype=torch.float64))
+    params = [*job.model.parameters(), unused]
+    params[0].requires_grad_(False)
+    frozen = params[0].detach().clone()
+    job.opt = entry.build(
+        params, job.problem, lr=0.05, snapshot_every=5 if entry.anchored else None, weight_decay=0.1
+    )
+    job.run(7)
+    assert torch.equal(params[0], frozen)
+    assert torch.equal(unused, torch.ones(3, dtype=torch.float64))
+    # An extra that enters the graph only while it is zero, that is, at the first point alone.
+    extra = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    opt = entry.build([*job.model.parameters(), extra], job.problem, lr=0.05)
+    params[0].requires_grad_(True)
+
+    def closure(draw: Draw) -> Probe:
+        probe = job.problem.inner(job.model, draw)
+        if bool(extra.detach().abs().sum() > 0):
+            return probe
+        return Probe(probe.blocks, probe.values + extra, probe.samples, probe.pair)
+
+    if opt.snapshot_due:
+        opt.snapshot(lambda: closure(job.problem.everything()))
+    for draw in (job.draw(), job.draw(), job.draw()):
+        opt.step(lambda draw=draw: closure(draw))  # type: ignore[misc]
+    assert flat(opt.state[p]["z"] for p in [*job.model.parameters(), extra]).isfinite().all()
+    assert not torch.equal(extra.detach(), torch.zeros(2, dtype=torch.float64))
+
+
+def bfloat16_parameters(entry: Entry) -> None:
+    """State of bf16 parameters is float32, also after loading, and steps stay close to float64."""
+    job = Job(entry, kind="network")
+    model = copy.deepcopy(job.model).bfloat16()
+    problem = Toy(6, 2, affine=entry.affine, dtype=torch.float32)
+
+    def closure(draw: Draw) -> Probe:
+        probe = problem.inner(lambda x: model(x.bfloat16()), draw)
+        return probe
+
+    def build() -> CompositionalOptimizer:
+        return entry.build(model.parameters(), problem, lr=0.05, alpha=0.4, beta=0.3)
+
+    opt = build()
+    if opt.snapshot_due:
+        opt.snapshot(lambda: closure(problem.everything()))
+        job.snapshot()
+    for _ in range(4):
+        draw = job.draw()
+        job.step(draw)
+        opt.step(lambda draw=draw: closure(draw))  # type: ignore[misc]
+    restored = build()
+    restored.load_state_dict(opt.state_dict())
+    for p in model.parameters():
+        assert restored.state[p]["z"].dtype == torch.float32
+        assert torch.equal(restored.state[p]["z"], opt.state[p]["z"])
+        assert p.dtype == torch.bfloat16
+    if opt.table is not None and restored.table is not None:
+        assert restored.table.dtype == torch.float32
+    torch.testing.assert_close(flat(model.parameters()).double(), job.w, rtol=0.05, atol=0.05)
+
+
+def bfloat16_autocast(entry: Entry) -> None:
+    """Autocast inside the closure, and around the whole step, both give the same weights."""
+
+    def run(around: bool) -> Tensor:
+        job = Job(entry, kind="network")
+        job.model.float()
+        problem = Toy(6, 2, affine=entry.affine, dtype=torch.float32)
+        opt = entry.build(job.model.parameters(), problem, lr=0.05)
+        cast = torch.autocast("cpu", dtype=torch.bfloat16)
+
+        def closure(draw: Draw) -> Probe:
+            if around:
+                return problem.inner(job.model, draw)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return problem.inner(job.model, draw)
+
+        def go() -> None:
+            if opt.snapshot_due:
+                opt.snapshot(lambda: closure(problem.everything()))
+            for _ in range(4):
+                draw = job.draw()
+                opt.step(lambda draw=draw: closure(draw))  # type: ignore[misc]
+
+        if around:
+            with cast:
+                go()
+        else:
+            go()
+        return job.w
+
+    inside, around = run(False), run(True)
+    assert inside.isfinite().all()
+    # Around the step, the outer functions may be cast as well: close, not equal.
+    torch.testing.assert_close(inside, around, rtol=0.02, atol=0.02)
+
+
+def estimate_then_any_optimizer(entry: Entry) -> None:
+    """``estimate`` + SGD is ``step``; z is copied, not shared; AdamW trains with it."""
+    job, twin = Job(entry), Job(entry)
+    sgd = torch.optim.SGD(twin.model.parameters(), lr=0.05)
+    for step in range(7):
+        draw = job.draw()
+        torch.manual_seed(step)
+        job.step(draw)
+        torch.manual_seed(step)
+        twin.snapshot()
+        twin.opt.estimate(lambda: twin.inner(draw))  # noqa: B023
+        for p in twin.model.parameters():
+            assert p.grad is not None
+            z = twin.opt.state[p]["z"]
+            assert torch.equal(p.grad, z)
+            assert p.grad.data_ptr() != z.data_ptr()
+        sgd.step()
+        assert torch.equal(job.w, twin.w)
+    other = Job(entry, kind="network")
+    adamw = torch.optim.AdamW(other.model.parameters(), lr=0.01)
+    before = other.w
+    for _ in range(5):
+        other.snapshot()
+        draw = other.draw()
+        other.opt.estimate(lambda: other.inner(draw))  # noqa: B023
+        adamw.step()
+    assert not torch.equal(before, other.w)
+    assert other.w.isfinite().all()
+
+
+def discards_gradients(entry: Entry) -> None:
+    """An existing ``.grad`` has no influence, and none is left behind."""
+    job, twin = Job(entry), Job(entry)
+    for step in range(3):
+        for p in twin.model.parameters():
+            p.grad = torch.full_like(p, torch.nan)
+        torch.manual_seed(step)
+        job.step()
+        torch.manual_seed(step)
+        twin.step()
+    assert torch.equal(job.w, twin.w)
+    assert all(p.grad is None for p in twin.model.parameters())
+
+
+def compiled_models(entry: Entry) -> None:
+    """A compiled model steps like the plain one, and moving parameters recompiles nothing."""
+    graphs = 0
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    job, twin = Job(entry, kind="network"), Job(entry, kind="network")
+    torch.compiler.reset()
+    plain = twin.model
+    compiled = torch.compile(plain, backend=backend)
+    seen = []
+    for _ in range(8):
+        job.step()
+        twin.snapshot()
+        draw = twin.draw()
+        twin.opt.step(lambda: twin.problem.inner(compiled, draw))  # noqa: B023
+        seen.append(graphs)
+    torch.testing.assert_close(job.w, twin.w, rtol=1e-12, atol=1e-12)
+    assert seen[-1] == seen[3], f"recompiled: {seen}"
+
+
+def groups_must_agree(entry: Entry) -> None:
+    """alpha, beta and gamma are common to all groups; saying otherwise is an error."""
+    job = Job(entry).run(2)
+    job.opt.add_param_group({"params": [nn.Parameter(torch.zeros(2, dtype=torch.float64))]})
+    job.step()
+    for name in ("alpha", "beta", "gamma"):
+        kept = job.opt.param_groups[1][name]
+        job.opt.param_groups[1][name] = 0.123
+        before = capture(job.model, job.opt)
+        _expect(ValueError, job.step)
+        assert_unchanged(before, job.model, job.opt)
+        job.opt.param_groups[1][name] = kept
+
+
+@contextmanager
+def _raises(kind: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+def _expect(kind: type[Exception], call: Callable[[], Any]) -> None:
+    with _raises(kind):
+        call()
+
+
+CHECKS: dict[str, Callable[[Entry], None]] = {
+    check.__name__: check
+    for check in (
+        calls_and_queries,
+        one_pass,
+        snapshot_leaves_no_trace,
+        state_dict_resumes,
+        loading_copies,
+        distributed_state_dict_resumes,
+        lost_state_is_an_error,
+        pickles_and_copies,
+        follows_schedulers,
+        frozen_and_unused_parameters,
+        bfloat16_parameters,
+        bfloat16_autocast,
+        estimate_then_any_optimizer,
+        discards_gradients,
+        compiled_models,
+        groups_must_agree,
+    )
+}
+"""The checks by name."""

@@ -1,0 +1,207 @@
+"""The methods of the paper as plain float64 loops, written from its equations line by line.
+
+Everything is dense and slow on purpose: whole tables for u_{t-1} and u_{t-2}, one flat vector w,
+no weights, no overlay. The optimizers must agree with it to rounding.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fcco.testing.toy import Draw, Toy
+
+__all__ = ["Rule", "Settings", "Trace", "reference"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A step rule: "plain", "normalized", "projected", "adam" or "amsgrad", and its settings."""
+
+    name: str = "plain"
+    radius: float | None = None
+    beta2: float = 0.9
+    eps: float = 1e-3
+    bias_correction: bool = True
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A method by its equations.
+
+    Args:
+        u: "SOXE", "MSVR", "MSVR-SP", "MSVR_SVRG", "variant", "variant-svrg", or None: no table.
+        z: "momentum", "eqn:z" or "eqn:z+".
+        slope: "table", "value" (BSGD) or "pair".
+    """
+
+    u: str | None
+    z: str
+    slope: str = "table"
+    alpha: float = 0.5
+    beta: float = 0.5
+    gamma: float | str = 0.0
+    lr: float = 0.1
+    snapshot_every: int = 7
+    initial: Tensor | None = None
+    rule: Rule = field(default_factory=Rule)
+
+
+@dataclass
+class Trace:
+    """w_{t+1}, u_t and z_t after each step t."""
+
+    w: list[Tensor] = field(default_factory=list)
+    u: list[Tensor] = field(default_factory=list)
+    z: list[Tensor] = field(default_factory=list)
+
+
+def reference(problem: Toy, model: nn.Module, draws: Sequence[Draw], s: Settings) -> Trace:
+    """Run one method over the given draws, starting from the model's parameters."""
+    names, shapes, sizes = zip(
+        *((name, p.shape, p.numel()) for name, p in model.named_parameters()), strict=True
+    )
+    m, p, alpha, beta = problem.num_blocks, problem.inner_dim, s.alpha, s.beta
+
+    def net(w: Tensor) -> Callable[[Tensor], Tensor]:
+        parts = [part.view(shape) for part, shape in zip(w.split(sizes), shapes, strict=True)]
+        named = dict(zip(names, parts, strict=True))
+        return lambda x: torch.func.functional_call(model, named, (x,))  # type: ignore[no-any-return]
+
+    def g(w: Tensor, blocks: Tensor, samples: Tensor) -> Tensor:
+        return problem.values(net(w), blocks, samples).detach()
+
+    def jacobian_t(w: Tensor, blocks: Tensor, samples: Tensor, v: Tensor) -> Tensor:
+        """sum_i grad g_i(w; xi_i)^T v_i."""
+        w = w.detach().requires_grad_()
+        (result,) = torch.autograd.grad((problem.values(net(w), blocks, samples) * v).sum(), w)
+        return result
+
+    def directional(w: Tensor, blocks: Tensor, samples: Tensor, d: Tensor) -> Tensor:
+        """grad g_i(w; xi_i)^T d for each block, by torch.func on the flat vector."""
+        _, tangent = torch.func.jvp(lambda v: problem.values(net(v), blocks, samples), (w,), (d,))
+        return tangent
+
+    w = torch.cat([q.detach().flatten() for q in model.parameters()])
+    w_prev = w.clone()  # w_0 := w_1
+    u = torch.zeros(m, p, dtype=w.dtype) if s.initial is None else s.initial.clone()
+    u_prev = u.clone()  # u_{-1} := u_0
+    visited = torch.full((m,), s.initial is not None)
+    last_visit = torch.zeros(m)
+    z = torch.zeros_like(w)
+    memory: dict[str, Tensor] = {}
+    every = problem.everything()
+    w_s = w
+    g_s = u_s = u
+    full = z
+    trace = Trace()
+
+    for t, draw in enumerate(draws, start=1):
+        b, xi = draw.blocks, draw.samples
+        count = len(b)
+
+        # Algorithm 2, lines 3-6, with the first snapshot at t = 1.
+        if s.z == "eqn:z+" and (t - 1) % s.snapshot_every == 0:
+            w_s = w.clone()
+            g_s = g(w, every.blocks, every.samples)
+            if t == 1 and s.initial is None:
+                u = problem.feasible(g_s, every.blocks)
+                u_prev, visited = u.clone(), torch.ones(m, dtype=torch.bool)
+            u_s = u.clone()
+            at = g_s if s.slope == "pair" else u_s
+            slopes = problem.slope(at, every.blocks)
+            full = jacobian_t(w, every.blocks, every.samples, slopes) / m
+
+        # A row never visited takes its fresh value, in both generations.
+        if s.u is not None:
+            new, now = b[~visited[b]], g(w, b, xi)
+            fresh = problem.feasible(now, b)
+            u, u_prev = u.clone(), u_prev.clone()
+            u[new] = u_prev[new] = fresh[~visited[b]]
+
+        # G(w_t), G(w_{t-1}), G(w_s), each with the slopes of its own generation of u.
+        def gradient(
+            point: Tensor, table: Tensor, b: Tensor = b, xi: Tensor = xi, draw: Draw = draw
+        ) -> Tensor:
+            if s.slope == "pair":
+                at = g(point, b, draw.pair)
+            elif s.slope == "value":
+                at = problem.feasible(g(point, b, xi), b)
+            else:
+                at = table[b]
+            return jacobian_t(point, b, xi, problem.slope(at, b)) / len(b)
+
+        g_now = gradient(w, u)
+        if s.z == "momentum":
+            z_new = (1 - alpha) * z + alpha * g_now
+        elif s.z == "eqn:z":
+            z_new = (1 - alpha) * z + g_now - (1 - alpha) * gradient(w_prev, u_prev)
+        else:
+            h = full + g_now - gradient(w_s, u_s)
+            z_new = (1 - alpha) * z + alpha * h + (1 - alpha) * (g_now - gradient(w_prev, u_prev))
+        if t == 1:
+            z_new = full if s.z == "eqn:z+" else g_now
+
+        # The estimator u_t.
+        u_new = u.clone()
+        if s.u is not None:
+            gamma = _gamma(s, m, count, t - last_visit[b]) if isinstance(s.gamma, str) else s.gamma
+            if s.u == "SOXE":
+                rows = (1 - beta) * u[b] + beta * now
+            elif s.u == "MSVR":
+                rows = (1 - beta) * u[b] + beta * now + gamma * (now - g(w_prev, b, xi))
+            elif s.u == "MSVR-SP":
+                slant = directional(w, b, xi, w - w_prev)
+                rows = (1 - beta) * u[b] + beta * now + gamma * slant
+            elif s.u == "MSVR_SVRG":
+                hat = now - g(w_s, b, xi) + g_s[b]
+                rows = (1 - beta) * u[b] + beta * hat + gamma * (now - g(w_prev, b, xi))
+            else:
+                hat = now - g(w_s, b, xi) + g_s[b] if s.u == "variant-svrg" else now
+                u_new = (1 - beta) * u
+                rows = (1 - beta) * u[b] + m / count * (
+                    beta * hat + (1 - beta) * (now - g(w_prev, b, xi))
+                )
+            rows = torch.where(visited[b].unsqueeze(1), rows, fresh)
+            u_new[b] = problem.feasible(rows, b)
+            visited[b] = True
+            last_visit[b] = t
+
+        w_prev, w = w, _move(w, z_new, t, s, memory)
+        u_prev, u, z = u, u_new, z_new
+        trace.w.append(w)
+        trace.u.append(u)
+        trace.z.append(z)
+    return trace
+
+
+def _gamma(s: Settings, m: int, count: int, age: Tensor) -> Any:
+    if s.gamma == "storm":
+        return 1 - s.beta
+    if s.gamma == "theory":
+        return (m - count) / (count * (1 - s.beta)) + (1 - s.beta)
+    # The drift of the momentum over the age: (1 - beta) sum_{j<k} (1 - alpha)^j.
+    drift = [(1 - s.beta) * sum((1 - s.alpha) ** j for j in range(int(k))) for k in age]
+    return torch.tensor(drift, dtype=torch.float64).unsqueeze(1)
+
+
+def _move(w: Tensor, z: Tensor, t: int, s: Settings, memory: dict[str, Tensor]) -> Tensor:
+    rule, norm = s.rule, z.norm()
+    direction = z
+    if rule.radius is not None and norm > rule.radius:
+        direction = z * (rule.radius / norm)
+    if rule.name == "normalized":
+        direction = z / norm
+    elif rule.name in ("adam", "amsgrad"):
+        h = rule.beta2 * memory.get("h", torch.zeros_like(z)) + (1 - rule.beta2) * z**2
+        memory["h"] = h
+        if rule.name == "amsgrad":
+            h = torch.maximum(memory.get("h_max", torch.zeros_like(z)), h)
+            memory["h_max"] = h
+        if rule.bias_correction:
+            h = h / (1 - rule.beta2**t)
+        direction = direction / (h.sqrt() + rule.eps)
+    return w - s.lr * rule.weight_decay * w - s.lr * direction

@@ -1,0 +1,95 @@
+"""Adam- and AMSGrad-style steps (appendix, equation ``rule1``)."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.updates.update import Update, clip_scale
+
+__all__ = ["AMSGrad", "Adam"]
+
+
+class SecondMoment(Update):
+    """A step divided by the root of a second moment h of z; what h is, a subclass says."""
+
+    moments: tuple[str, ...] = ("h",)
+    """What is remembered for each parameter, zero at first."""
+
+    def __init__(
+        self,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        radius: float | None = None,
+        bias_correction: bool = True,
+    ) -> None:
+        name = type(self).__name__
+        if not 0 <= beta2 < 1:
+            raise ValueError(f"{name}: beta2 must lie in [0, 1), got {beta2}")
+        if not eps > 0:
+            raise ValueError(f"{name}: eps must be positive, got {eps}")
+        if radius is not None and not radius > 0:
+            raise ValueError(f"{name}: radius must be positive, got {radius}")
+        self.beta2 = beta2
+        self.eps = eps
+        self.radius = radius
+        self.bias_correction = bias_correction
+
+    @abstractmethod
+    def moment(self, state: dict[str, Any]) -> Tensor:
+        """h_t of one parameter, after h'_t was advanced."""
+
+    def init(self, z: Tensor) -> dict[str, Tensor]:
+        # h_weight follows h's own recursion on a stream of ones, so it is 1 - beta2^t for this
+        # very parameter, also for one that joined late.
+        return {name: torch.zeros_like(z) for name in self.moments} | {"h_weight": z.new_zeros(())}
+
+    def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        scale = None if self.radius is None else clip_scale(zs, self.radius)
+        directions = []
+        for z, state in zip(zs, states, strict=True):
+            state["h"].mul_(self.beta2).addcmul_(z, z, value=1 - self.beta2)
+            state["h_weight"].mul_(self.beta2).add_(1 - self.beta2)
+            h = self.moment(state)
+            root = (h / state["h_weight"] if self.bias_correction else h).sqrt()
+            direction = z / root.add_(self.eps)
+            directions.append(direction if scale is None else direction * scale.to(z.device))
+        return directions
+
+
+class Adam(SecondMoment):
+    """d_t = Pi[z_t] / (sqrt(h_t) + eps),  h_t = beta2 h_{t-1} + (1 - beta2) z_t^2,  h_0 = 0.
+
+    Args:
+        beta2: memory of the second moment; the paper's beta' is 1 - beta2.
+        eps: the paper's delta.
+        radius: of the ball z_t is projected onto, in the direction alone (C_F in the paper's
+            analysis); None: no projection.
+        bias_correction: divide h_t by 1 - beta2^t as torch's Adam does; False is the paper's rule.
+
+    >>> Adam().directions([z := torch.tensor([2.0])], [Adam().init(z)])
+    [tensor([1.])]
+    """
+
+    def moment(self, state: dict[str, Any]) -> Tensor:
+        h: Tensor = state["h"]
+        return h
+
+
+class AMSGrad(SecondMoment):
+    """Adam's step with the running maximum of h_t in the place of h_t.
+
+    The arguments are those of ``Adam``; with ``bias_correction`` it is the maximum that is
+    corrected, as torch's ``amsgrad=True`` does.
+
+    >>> AMSGrad().directions([z := torch.tensor([2.0])], [AMSGrad().init(z)])
+    [tensor([1.])]
+    """
+
+    moments = ("h", "h_max")
+
+    def moment(self, state: dict[str, Any]) -> Tensor:
+        h_max: Tensor = state["h_max"]
+        return torch.maximum(h_max, state["h"], out=h_max)

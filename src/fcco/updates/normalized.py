@@ -1,0 +1,26 @@
+"""The normalised step of the adaptive methods."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.updates.update import Update, global_norm
+
+__all__ = ["Normalized"]
+
+
+class Normalized(Update):
+    """d_t = z_t / ||z_t||, the norm over all parameters (AdaMSVRM; ``new:1`` to ``new:3``).
+
+    At z_t = 0 the step is zero.
+
+    >>> Normalized().directions([torch.tensor([3.0, 4.0])], [{}])
+    [tensor([0.6000, 0.8000])]
+    """
+
+    def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        norm = global_norm(zs)
+        norm = norm.clamp_min(torch.finfo(norm.dtype).tiny)
+        return [z / norm.to(z.device) for z in zs]

@@ -1,0 +1,22 @@
+"""The plain step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from fcco.updates.update import Update
+
+__all__ = ["Plain"]
+
+
+class Plain(Update):
+    """d_t = z_t (Algorithms 1 and 2).
+
+    >>> import torch
+    >>> Plain().directions([torch.tensor([2.0])], [{}])
+    [tensor([2.])]
+    """
+
+    def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        return list(zs)

@@ -1,0 +1,69 @@
+"""Each method with each step rule equals the plain reference loop, at every one of 50 steps."""
+
+import itertools
+
+import pytest
+import torch
+
+from fcco.testing import CATALOGUE, RULES, Toy, flat, make_model, make_update, reference
+
+STEPS = 50
+CASES = list(itertools.product(("linear", "network"), (1, 4), (1, 3, 6), (False, True)))
+# Every method with every rule; what differs in gamma alone, or in a rule's setting, with fewer.
+COMBINATIONS = [
+    (name, rule)
+    for name, entry in CATALOGUE.items()
+    for rule in RULES
+    if (not entry.extra or rule in ("plain", "adam")) and (rule != "adam-paper" or name == "sox")
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "kind", "inner_dim", "blocks", "with_initial"),
+    [
+        (*combination, *case)
+        for combination in COMBINATIONS
+        for case in CASES
+        if CATALOGUE[combination[0]].has_table or not case[-1]  # no table, nothing to initialise
+    ],
+)
+def test_equals_reference(name, rule, kind, inner_dim, blocks, with_initial):
+    entry, step_rule = CATALOGUE[name], RULES[rule]
+    problem = Toy(6, inner_dim, affine=entry.affine, box=1.5)
+    generator = torch.Generator().manual_seed(1)
+    draws = [problem.draw(blocks, 2, generator) for _ in range(STEPS)]
+    initial = None
+    if with_initial:
+        initial = torch.rand((6, inner_dim), generator=generator, dtype=torch.float64)
+    coefficients = {"lr": 0.05, "alpha": 0.4, "beta": 0.3, "snapshot_every": 7}
+
+    expected = reference(
+        problem,
+        make_model(kind, inner_dim),
+        draws,
+        entry.settings(**coefficients, initial=initial, rule=step_rule),
+    )
+
+    model = make_model(kind, inner_dim)
+    opt = entry.build(
+        model.parameters(),
+        problem,
+        **coefficients,
+        initial=initial,
+        update=make_update(step_rule),
+        weight_decay=step_rule.weight_decay,
+    )
+    everything = torch.arange(6)
+    for t, draw in enumerate(draws):
+        if opt.snapshot_due:
+            opt.snapshot(lambda: problem.inner(model, problem.everything()))
+        opt.step(lambda: problem.inner(model, draw))  # noqa: B023
+        z = flat(opt.state[p]["z"] for p in model.parameters())
+        close(flat(model.parameters()), expected.w[t])
+        close(z, expected.z[t])
+        if opt.table is not None:
+            close(opt.table.read(everything), expected.u[t])
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
