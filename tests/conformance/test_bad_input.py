@@ -403,7 +403,7 @@ def test_freezing_everything_later_is_an_error():
 def test_step_needs_a_closure(closure):
     job = Job(CATALOGUE["sox"])
     before = capture(job.model, job.opt)
-    with pytest.raises((ValueError, TypeError), match="closure|iterable"):
+    with pytest.raises((ValueError, TypeError), match=r"closure|iterable"):
         job.opt.step(closure)
     assert_unchanged(before, job.model, job.opt)
 
@@ -438,7 +438,7 @@ def test_reading_outside_the_table():
 def test_fresh_pair_without_a_pair():
     job = Job(CATALOGUE["fresh-pair-v2"]).run(1)
     before = capture(job.model, job.opt)
-    with pytest.raises(ValueError, match="needs Probe.pair"):
+    with pytest.raises(ValueError, match=r"needs Probe\.pair"):
         job.opt.step(lambda: replaced(job.inner(job.draw()), pair=None))
     assert_unchanged(before, job.model, job.opt)
 

@@ -103,7 +103,6 @@ def test_one_block_identity_v1_is_sgd_with_dampened_momentum(name):
     opt = CATALOGUE[name].build(model.parameters(), problem, lr=0.1, alpha=alpha, beta=0.5)
     sgd = torch.optim.SGD(twin.parameters(), lr=0.1, momentum=1 - alpha, dampening=1 - alpha)
     for draw in run(opt, model, problem, draws_of(problem, 1)):
-        nn.utils.vector_to_parameters(flat(twin.parameters()), twin.parameters())
         for p, g in zip(
             twin.parameters(),
             torch.autograd.grad(
@@ -312,7 +311,7 @@ def test_chunks_of_an_exact_pass_may_split_blocks_unevenly():
         opt = CATALOGUE["msvrm-v3-theory"].build(model.parameters(), problem, snapshot_every=3)
         for draw in draws_of(problem, 2, steps=9):
             if opt.snapshot_due:
-                opt.snapshot([lambda c=c: problem.inner(model, c) for c in chunks])
+                opt.snapshot([lambda c=c, m=model: problem.inner(m, c) for c in chunks])
             opt.step(lambda: problem.inner(model, draw))  # noqa: B023
         ends.append(flat(model.parameters()))
     assert_close(*ends)

@@ -65,6 +65,5 @@ class TaskData:
             ],
             dim=1,
         )
-        return TaskBatch(
-            blocks, self.inputs[self._order[blocks[:, None], place].flatten()], positives
-        )
+        rows = self._order[blocks[:, None], place].flatten()
+        return TaskBatch(blocks, self.inputs[rows], positives)

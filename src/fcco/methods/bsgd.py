@@ -6,4 +6,4 @@ from fcco.methods.sox import momentum
 __all__ = ["BSGD"]
 
 BSGD = Method("bsgd", gradient=momentum, slope_at=SlopeAt.VALUE)
-"""z_t = grad f_i(g_i(w_t; xi)) with alpha = 1; it is not SOX with beta = 1, whose slope is stale."""
+"""z_t = G(w_t), slopes at g_i(w_t; xi), with alpha = 1; SOX with beta = 1 has stale slopes."""

@@ -67,4 +67,4 @@ class Method:
     @property
     def anchored(self) -> bool:
         """Whether exact passes are needed."""
-        return self.gradient(0.5).anchor != 0
+        return bool(self.gradient(0.5).anchor != 0)

@@ -8,7 +8,7 @@ __all__ = ["MSVRM_V1", "msvr"]
 
 
 def msvr(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
-    """u_t = (1 - beta) u_{t-1} + beta g(w_t; xi) + gamma (g(w_t; xi) - g(w_{t-1}; xi)), ``MSVR``."""
+    """u_t = (1 - beta) u_{t-1} + beta g(w_t) + gamma (g(w_t) - g(w_{t-1})), equation ``MSVR``."""
     return Weights(current=beta, since_previous=gamma)
 
 

@@ -1,47 +1,30 @@
-"""The optimizer: it owns the triple (w, u, z) and is a ``torch.optim.Optimizer`` in every way."""
+"""The optimizer: it steps, estimates and takes snapshots."""
 
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, ParamsT
+from torch.optim.optimizer import ParamsT
 
 from fcco.coefficients import Coefficients, Gamma
 from fcco.methods import Method
 from fcco.objective import Objective
+from fcco.optim.block_optimizer import BlockOptimizer
 from fcco.optim.estimation import Estimation, Proposal
 from fcco.optim.exact import ExactPass
-from fcco.optim.hyper import check_initial, check_problem, read_coefficients
+from fcco.optim.hyper import check_problem, read_coefficients
 from fcco.optim.observation import Observation
-from fcco.optim.progress import Progress
-from fcco.optim.stored import SHARED, copy_state, match_state, wide
 from fcco.oracle import Oracle, as_closures
 from fcco.point import Point
 from fcco.probe import Closures
-from fcco.queries import Queries
 from fcco.safeguard import ChangeBound
-from fcco.table import BlockTable
 from fcco.updates import Plain, Update
 
 __all__ = ["CompositionalOptimizer"]
 
-_PARTS = (
-    "objective",
-    "method",
-    "update",
-    "safeguard",
-    "snapshot_every",
-    "_buffers",
-    "_dtype",
-    "_host",
-    "_warned",
-)
-"""What an optimizer is made of besides torch's defaults, groups and state."""
 
-
-class CompositionalOptimizer(Optimizer):
+class CompositionalOptimizer(BlockOptimizer):
     """Any method with any step rule; ``SOX``, ``MSVRM``, ``FreshPair`` and ``BSGD`` choose one.
 
     Args:
@@ -71,6 +54,8 @@ class CompositionalOptimizer(Optimizer):
     torch.Size([1, 4])
     """
 
+    parts = BlockOptimizer.parts | {"snapshot_every", "safeguard", "_warned"}
+
     def __init__(
         self,
         params: ParamsT,
@@ -89,60 +74,25 @@ class CompositionalOptimizer(Optimizer):
         safeguard: ChangeBound | None = None,
     ) -> None:
         check_problem(objective, method, snapshot_every)
-        check_initial(initial, objective)
-        self.objective = objective
-        self.method = method
-        self.update = Plain() if update is None else update
-        self.safeguard = safeguard
         self.snapshot_every = snapshot_every
-        self._buffers = list(buffers)
+        self.safeguard = safeguard
         self._warned = False
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "alpha": alpha,
-            "beta": beta,
-            "gamma": gamma,
-        }
-        super().__init__(params, defaults)
-        self._host = self._trainable()[0]
-        self._dtype = wide(self._host.dtype)
-        for p in self._all_params():
-            self._dtype = torch.promote_types(self._dtype, p.dtype)
-        if isinstance(initial, Tensor):
-            self._dtype = initial.dtype
-        host_state = self.state[self._host]
-        host_state["progress"] = Progress.start()
-        if method.inner is not None:
-            table = BlockTable.build(
-                objective.num_blocks,
-                objective.inner_dim,
-                dtype=self._dtype,
-                device=self._host.device,
-                ages=gamma == "age",
-                previous=method.recalls(Point.PREVIOUS),
-                anchor=method.anchored,
-                snapshot=method.recalls(Point.SNAPSHOT),
-                shrinks=method.shrinks,
-            )
-            if initial is not None:
-                table.fill(initial, step=0)
-            host_state["table"] = table.buffers
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "weight_decay": weight_decay,
+                "alpha": alpha,
+                "beta": beta,
+                "gamma": gamma,
+            },
+            objective=objective,
+            method=method,
+            update=Plain() if update is None else update,
+            buffers=buffers,
+            initial=initial,
+        )
         self._coefficients()
-
-    # What can be read ---------------------------------------------------------------------------
-
-    @property
-    def table(self) -> BlockTable | None:
-        """u, or None for a method that has none."""
-        buffers = self.state[self._host].get("table")
-        return None if buffers is None else BlockTable(buffers)
-
-    @property
-    def queries(self) -> Queries:
-        """Oracle queries so far, counted exactly."""
-        progress = self._progress
-        return Queries(progress.values, progress.gradients)
 
     @property
     def snapshot_due(self) -> bool:
@@ -273,27 +223,6 @@ class CompositionalOptimizer(Optimizer):
         progress.step, progress.moved = step, True
         return params, proposal
 
-    def _prepare(self) -> list[Tensor]:
-        """The trainable parameters, each with its state in place; ``.grad`` is discarded."""
-        for p in self._all_params():
-            p.grad = None
-        params = self._trainable()
-        for p in params:
-            self._init_state(p)
-        table = self.table
-        if table is not None and table.device != self._host.device:
-            table.to(self._host.device)
-        return params
-
-    def _trainable(self) -> list[Tensor]:
-        params = [p for p in self._all_params() if p.requires_grad]
-        if not params:
-            raise ValueError("no trainable parameter: every parameter has requires_grad=False")
-        return params
-
-    def _all_params(self) -> Iterator[Tensor]:
-        return (p for group in self.param_groups for p in group["params"])
-
     def _coefficients(self) -> Coefficients:
         ages = self.table is not None and "last_visit" in self.table.buffers
         coefficients = read_coefficients(self.param_groups, ages=ages)
@@ -304,45 +233,3 @@ class CompositionalOptimizer(Optimizer):
                 stacklevel=3,
             )
         return coefficients
-
-    # State --------------------------------------------------------------------------------------
-
-    @property
-    def _progress(self) -> Progress:
-        return Progress(self.state[self._host]["progress"])
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; its z starts at zero and its previous point where it stands."""
-        super().add_param_group(param_group)
-        for p in self.param_groups[-1]["params"]:
-            if p.requires_grad:
-                self._init_state(p)
-
-    def _init_state(self, p: Tensor) -> None:
-        """Create what is remembered of a parameter, or let it follow the parameter's device."""
-        state = self.state[p]
-        if "z" not in state:
-            z = torch.zeros_like(p, dtype=wide(p.dtype), requires_grad=False)
-            state["z"] = z
-            for point in self.method.reach():
-                state[point.value] = p.detach().clone()
-            if self.method.anchored:
-                state["anchor"] = torch.zeros_like(z)
-            state.update(self.update.init(z))
-        elif state["z"].device != p.device:
-            for name in state.keys() - set(SHARED):
-                state[name] = state[name].to(p.device)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore everything, bit for bit; a state of another method or size is an error.
-
-        Values are copied, in the precision this optimizer keeps them in.
-        """
-        pairs = match_state(self.state, self._all_params(), state_dict)
-        own = self.state
-        super().load_state_dict(state_dict)
-        self.state = own  # torch's copy is cast to the parameters' precision
-        copy_state(pairs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {name: self.__dict__[name] for name in _PARTS}

@@ -261,8 +261,12 @@ def lost_state_is_an_error(entry: Entry) -> None:
 
 def pickles_and_copies(entry: Entry) -> None:
     """A pickled or deep-copied optimizer goes on bit for bit, also under a scheduler."""
+    copiers: tuple[Callable[[Any], Any], ...] = (
+        copy.deepcopy,
+        lambda both: pickle.loads(pickle.dumps(both)),
+    )
     for scheduled in (False, True):
-        for copier in (copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))):
+        for copier in copiers:
             job = Job(entry)
             if scheduled:
                 torch.optim.lr_scheduler.StepLR(job.opt, step_size=2)

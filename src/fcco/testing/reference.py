@@ -69,7 +69,7 @@ def reference(problem: Toy, model: nn.Module, draws: Sequence[Draw], s: Settings
     def net(w: Tensor) -> Callable[[Tensor], Tensor]:
         parts = [part.view(shape) for part, shape in zip(w.split(sizes), shapes, strict=True)]
         named = dict(zip(names, parts, strict=True))
-        return lambda x: torch.func.functional_call(model, named, (x,))  # type: ignore[no-any-return]
+        return lambda x: torch.func.functional_call(model, named, (x,))
 
     def g(w: Tensor, blocks: Tensor, samples: Tensor) -> Tensor:
         return problem.values(net(w), blocks, samples).detach()
@@ -82,7 +82,9 @@ def reference(problem: Toy, model: nn.Module, draws: Sequence[Draw], s: Settings
 
     def directional(w: Tensor, blocks: Tensor, samples: Tensor, d: Tensor) -> Tensor:
         """grad g_i(w; xi_i)^T d for each block, by torch.func on the flat vector."""
-        _, tangent = torch.func.jvp(lambda v: problem.values(net(v), blocks, samples), (w,), (d,))
+        tangent: Tensor = torch.func.jvp(
+            lambda v: problem.values(net(v), blocks, samples), (w,), (d,)
+        )[1]
         return tangent
 
     w = torch.cat([q.detach().flatten() for q in model.parameters()])

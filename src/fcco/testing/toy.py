@@ -63,7 +63,8 @@ class Toy(Objective):
     def values(self, model: Callable[[Tensor], Tensor], blocks: Tensor, samples: Tensor) -> Tensor:
         """(1/s) sum of model(x_ij) over the drawn j, for each block: (B1, p)."""
         inputs = self.x[blocks.unsqueeze(1), samples]
-        return model(inputs.flatten(0, 1)).unflatten(0, samples.shape).mean(1)
+        outputs = model(inputs.flatten(0, 1))
+        return outputs.view(*samples.shape, self.inner_dim).mean(1)
 
     def everything(self, blocks: Tensor | None = None) -> Draw:
         """The draw that holds every sample of ``blocks`` (default: of all) once."""
@@ -92,13 +93,13 @@ class Toy(Objective):
         return u if self.box is None else u.clamp(-self.box, self.box)
 
 
-def make_model(kind: str, inner_dim: int, *, features: int = 3, seed: int = 0) -> nn.Module:
+def make_model(kind: str, inner_dim: int, *, features: int = 3, seed: int = 0) -> nn.Sequential:
     """A linear model or a small network in float64, the same for the same seed.
 
     >>> make_model("linear", 2)(torch.ones(1, 3, dtype=torch.float64)).shape
     torch.Size([1, 2])
     """
-    layers = {
+    layers: dict[str, list[nn.Module]] = {
         "linear": [nn.Linear(features, inner_dim)],
         "network": [nn.Linear(features, 4), nn.Tanh(), nn.Linear(4, inner_dim)],
         "batchnorm": [

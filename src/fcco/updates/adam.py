@@ -42,11 +42,13 @@ class SecondMoment(Update):
         """h_t of one parameter, after h'_t was advanced."""
 
     def init(self, z: Tensor) -> dict[str, Tensor]:
+        """Zero moments, and the weight that corrects their bias."""
         # h_weight follows h's own recursion on a stream of ones, so it is 1 - beta2^t for this
         # very parameter, also for one that joined late.
         return {name: torch.zeros_like(z) for name in self.moments} | {"h_weight": z.new_zeros(())}
 
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        """Advance h, then divide the (projected) z by its root."""
         scale = None if self.radius is None else clip_scale(zs, self.radius)
         directions = []
         for z, state in zip(zs, states, strict=True):
@@ -74,6 +76,7 @@ class Adam(SecondMoment):
     """
 
     def moment(self, state: dict[str, Any]) -> Tensor:
+        """h_t = h'_t."""
         h: Tensor = state["h"]
         return h
 
@@ -91,5 +94,6 @@ class AMSGrad(SecondMoment):
     moments = ("h", "h_max")
 
     def moment(self, state: dict[str, Any]) -> Tensor:
+        """h_t = max(h_{t-1}, h'_t)."""
         h_max: Tensor = state["h_max"]
         return torch.maximum(h_max, state["h"], out=h_max)

@@ -21,6 +21,7 @@ class Normalized(Update):
     """
 
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        """Every z over the common norm."""
         norm = global_norm(zs)
         norm = norm.clamp_min(torch.finfo(norm.dtype).tiny)
         return [z / norm.to(z.device) for z in zs]

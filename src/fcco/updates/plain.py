@@ -19,4 +19,5 @@ class Plain(Update):
     """
 
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        """z itself."""
         return list(zs)

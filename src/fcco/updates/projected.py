@@ -26,5 +26,6 @@ class Projected(Update):
         self.radius = radius
 
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        """z, or its projection onto the ball."""
         scale = clip_scale(zs, self.radius)
         return [z * scale.to(z.device) for z in zs]

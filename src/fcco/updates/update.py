@@ -32,7 +32,10 @@ def global_norm(zs: Sequence[Tensor]) -> Tensor:
     tensor(5.)
     """
     norms = torch._foreach_norm(list(zs))
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]))
+    total: Tensor = torch.linalg.vector_norm(
+        torch.stack([norm.to(norms[0].device) for norm in norms])
+    )
+    return total
 
 
 def clip_scale(zs: Sequence[Tensor], radius: float) -> Tensor:

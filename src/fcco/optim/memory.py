@@ -1,4 +1,4 @@
-"""Matching a saved state with a live one, so that nothing is lost, cast or reset in silence."""
+"""What an optimizer remembers: creating it, and matching a saved state with a live one."""
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -7,7 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["copy_state", "match_state", "wide"]
+from fcco.coefficients import Gamma
+from fcco.methods import Method
+from fcco.objective import Objective
+from fcco.point import Point
+from fcco.table import BlockTable
+from fcco.updates import Update
+
+__all__ = ["SHARED", "build_table", "copy_state", "follow", "fresh_state", "match_state", "wide"]
 
 SHARED = ("table", "progress")
 """What one parameter's state holds on behalf of the whole optimizer."""
@@ -28,10 +35,52 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
+    """z = 0, the points where p stands now, and what the step rule wants to remember."""
+    z = torch.zeros_like(p, dtype=wide(p.dtype), requires_grad=False)
+    points = {point.value: p.detach().clone() for point in method.reach()}
+    anchor = {"anchor": torch.zeros_like(z)} if method.anchored else {}
+    return {"z": z} | points | anchor | update.init(z)
+
+
+def follow(state: dict[str, Any], device: torch.device) -> None:
+    """Move a parameter's own state to the parameter's device."""
+    for name in state.keys() - set(SHARED):
+        state[name] = state[name].to(device)
+
+
+def build_table(
+    objective: Objective,
+    method: Method,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    gamma: Gamma,
+    initial: Tensor | float | None,
+) -> BlockTable:
+    """The table ``method`` needs, filled with ``initial`` if there is one."""
+    table = BlockTable.build(
+        objective.num_blocks,
+        objective.inner_dim,
+        dtype=dtype,
+        device=device,
+        ages=gamma == "age",
+        previous=method.recalls(Point.PREVIOUS),
+        anchor=method.anchored,
+        snapshot=method.recalls(Point.SNAPSHOT),
+        shrinks=method.shrinks,
+    )
+    if initial is not None:
+        table.fill(initial, step=0)
+    return table
+
+
 def match_state(
     live: Mapping[Tensor, dict[str, Any]], params: Iterable[Tensor], saved: Mapping[str, Any]
 ) -> Pairs:
-    """Pair every live tensor with its saved one; a ``ValueError`` names what does not fit.
+    """Pair every live tensor with its saved one, so that nothing is lost or reset in silence.
+
+    A ``ValueError`` names what does not fit.
 
     Args:
         live: ``optimizer.state``.

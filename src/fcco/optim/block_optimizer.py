@@ -1,0 +1,136 @@
+"""Who owns the triple (w, u, z), and how it travels: state_dict, pickling, new groups."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer, ParamsT
+
+from fcco.methods import Method
+from fcco.objective import Objective
+from fcco.optim.hyper import check_initial
+from fcco.optim.memory import build_table, copy_state, follow, fresh_state, match_state, wide
+from fcco.optim.progress import Progress
+from fcco.queries import Queries
+from fcco.table import BlockTable
+from fcco.updates import Update
+
+__all__ = ["BlockOptimizer"]
+
+
+class BlockOptimizer(Optimizer):
+    """An optimizer that remembers: everything lies in ``state``, where torch's tools carry it.
+
+    The state of the first trainable parameter also holds the table and the counters, on behalf of
+    the whole optimizer: a further top-level key of ``state_dict`` would be dropped by
+    ``torch.distributed.checkpoint``.
+    """
+
+    parts = {"objective", "method", "update", "_buffers", "_dtype", "_host"}
+    """The attributes that pickling keeps."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        defaults: dict[str, Any],
+        *,
+        objective: Objective,
+        method: Method,
+        update: Update,
+        buffers: Iterable[Tensor],
+        initial: Tensor | float | None,
+    ) -> None:
+        check_initial(initial, objective)
+        self.objective = objective
+        self.method = method
+        self.update = update
+        self._buffers = list(buffers)
+        super().__init__(params, defaults)
+        self._host = self._trainable()[0]
+        self._dtype = wide(self._host.dtype)
+        for p in self._all_params():
+            self._dtype = torch.promote_types(self._dtype, p.dtype)
+        if isinstance(initial, Tensor):
+            self._dtype = initial.dtype
+        host_state = self.state[self._host]
+        host_state["progress"] = Progress.start()
+        if method.inner is not None:
+            table = build_table(
+                objective,
+                method,
+                dtype=self._dtype,
+                device=self._host.device,
+                gamma=defaults["gamma"],
+                initial=initial,
+            )
+            host_state["table"] = table.buffers
+
+    @property
+    def table(self) -> BlockTable | None:
+        """u, or None for a method that has none."""
+        buffers = self.state[self._host].get("table")
+        return None if buffers is None else BlockTable(buffers)
+
+    @property
+    def queries(self) -> Queries:
+        """Oracle queries so far, counted exactly."""
+        progress = self._progress
+        return Queries(progress.values, progress.gradients)
+
+    def _prepare(self) -> list[Tensor]:
+        """The trainable parameters, each with its state in place; ``.grad`` is discarded."""
+        for p in self._all_params():
+            p.grad = None
+        params = self._trainable()
+        for p in params:
+            self._init_state(p)
+        table = self.table
+        if table is not None and table.device != self._host.device:
+            table.to(self._host.device)
+        return params
+
+    def _trainable(self) -> list[Tensor]:
+        params = [p for p in self._all_params() if p.requires_grad]
+        if not params:
+            raise ValueError("no trainable parameter: every parameter has requires_grad=False")
+        return params
+
+    def _all_params(self) -> Iterator[Tensor]:
+        return (p for group in self.param_groups for p in group["params"])
+
+    @property
+    def _progress(self) -> Progress:
+        return Progress(self.state[self._host]["progress"])
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; its z starts at zero and its previous point where it stands."""
+        super().add_param_group(param_group)
+        for p in self.param_groups[-1]["params"]:
+            if p.requires_grad:
+                self._init_state(p)
+
+    def _init_state(self, p: Tensor) -> None:
+        """Create what is remembered of a parameter, or let it follow the parameter's device."""
+        state = self.state[p]
+        if "z" not in state:
+            state.update(fresh_state(p, self.method, self.update))
+        elif state["z"].device != p.device:
+            follow(state, p.device)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore everything, bit for bit; a state of another method or size is an error.
+
+        Values are copied, in the precision this optimizer keeps them in.
+        """
+        pairs = match_state(self.state, self._all_params(), state_dict)
+        own = self.state
+        super().load_state_dict(state_dict)
+        self.state = own  # torch's copy is cast to the parameters' precision
+        copy_state(pairs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch keeps defaults, groups and state; hooks, and a scheduler's wrapper around step,
+        # belong to the process.
+        own = {name: part for name, part in self.__dict__.items() if name in self.parts}
+        return super().__getstate__() | own
