@@ -2,6 +2,7 @@
 # One thread a process: torch's pool is many times slower when processes share the cores.
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
+export NO_MKDOCS_2_WARNING = 1
 
 PYTHON ?= python3
 BIN := .venv/bin

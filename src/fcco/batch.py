@@ -16,9 +16,10 @@ class TaskBatch:
         inputs: B1 * s rows, s for each task in turn, its positives first.
         positives: how many of the s samples of a task are positives.
 
-    >>> import torch
-    >>> TaskBatch(torch.tensor([2]), torch.zeros(4, 64), positives=2).inputs.shape
-    torch.Size([4, 64])
+    Examples:
+        >>> import torch
+        >>> TaskBatch(torch.tensor([2]), torch.zeros(4, 64), positives=2).inputs.shape
+        torch.Size([4, 64])
     """
 
     blocks: Tensor

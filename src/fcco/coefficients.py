@@ -23,8 +23,9 @@ class Coefficients:
 
     ``gamma`` is a name until the probed blocks are known, a number or a tensor afterwards.
 
-    >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").alpha
-    0.5
+    Examples:
+        >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").alpha
+        0.5
     """
 
     lr: float
@@ -45,9 +46,10 @@ class Weights:
     with gamma near m/B1 does not cancel in floating point. ``at`` gives the plain coefficient of
     x at a point.
 
-    >>> storm = Weights(current=0.25, since_previous=0.75)
-    >>> storm.at(Point.CURRENT), storm.at(Point.PREVIOUS)
-    (1.0, -0.75)
+    Examples:
+        >>> storm = Weights(current=0.25, since_previous=0.75)
+        >>> storm.at(Point.CURRENT), storm.at(Point.PREVIOUS)
+        (1.0, -0.75)
     """
 
     current: Scalar = 0.0
@@ -88,8 +90,9 @@ def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:
 
     With B1 = m the first term is absent, so beta = 1 is allowed there and only there.
 
-    >>> gamma_theory(0.5, num_blocks=10, blocks_per_step=5)
-    2.5
+    Examples:
+        >>> gamma_theory(0.5, num_blocks=10, blocks_per_step=5)
+        2.5
     """
     if blocks_per_step == num_blocks:
         return 1 - beta
@@ -104,8 +107,9 @@ def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:
 def gamma_storm(beta: float) -> float:
     """STORM's correction for one block, 1 - beta.
 
-    >>> gamma_storm(0.25)
-    0.75
+    Examples:
+        >>> gamma_storm(0.25)
+        0.75
     """
     return 1 - beta
 
@@ -116,8 +120,9 @@ def gamma_age(alpha: float, beta: float, age: Tensor) -> Tensor:
     alpha -> 0 gives (1 - beta) k, the drift of a straight path over k steps; alpha = 1 gives
     STORM's 1 - beta. Computed in float64 through log1p and expm1, exact also for tiny alpha.
 
-    >>> gamma_age(0.5, 0.0, torch.tensor([1, 2])).tolist()
-    [1.0, 1.5]
+    Examples:
+        >>> gamma_age(0.5, 0.0, torch.tensor([1, 2])).tolist()
+        [1.0, 1.5]
     """
     decay = -math.inf if alpha >= 1 else math.log1p(-alpha)
     return (1 - beta) * -torch.expm1(age.double() * decay) / alpha

@@ -11,11 +11,13 @@ __all__ = ["Faults"]
 class Faults:
     """Collects flags, and tensors that must be finite; reads them once and raises the first fault.
 
-    >>> faults = Faults()
-    >>> faults.add_rows(torch.tensor([False, True]), lambda bad: ValueError(f"rows {bad.tolist()}"))
-    >>> faults.settle()
-    Traceback (most recent call last):
-    ValueError: rows [1]
+    Examples:
+        >>> faults = Faults()
+        >>> bad = torch.tensor([False, True])
+        >>> faults.add_rows(bad, lambda rows: ValueError(f"rows {rows.tolist()}"))
+        >>> faults.settle()
+        Traceback (most recent call last):
+        ValueError: rows [1]
     """
 
     def __init__(self) -> None:

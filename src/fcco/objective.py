@@ -16,19 +16,20 @@ class Objective(ABC):
     A subclass sets ``num_blocks`` (m) and ``inner_dim`` (p), and defines ``outer`` and, for use
     with loaders, ``inner``:
 
-    >>> import torch
-    >>> class Variance(Objective):
-    ...     "f_i(u) = u_2 - u_1^2 of the first two moments of a score."
-    ...     num_blocks, inner_dim = 10, 2
-    ...     def inner(self, model, batch):
-    ...         blocks, x = batch
-    ...         score = model(x).squeeze(-1)
-    ...         values = torch.stack([score.mean(1), score.square().mean(1)], dim=1)
-    ...         return Probe(blocks, values, samples=x.shape[1])
-    ...     def outer(self, u, blocks):
-    ...         return u[:, 1] - u[:, 0].square()
-    >>> Variance().outer(torch.tensor([[1.0, 3.0]]), torch.tensor([0]))
-    tensor([2.])
+    Examples:
+        >>> import torch
+        >>> class Variance(Objective):
+        ...     "f_i(u) = u_2 - u_1^2 of the first two moments of a score."
+        ...     num_blocks, inner_dim = 10, 2
+        ...     def inner(self, model, batch):
+        ...         blocks, x = batch
+        ...         score = model(x).squeeze(-1)
+        ...         values = torch.stack([score.mean(1), score.square().mean(1)], dim=1)
+        ...         return Probe(blocks, values, samples=x.shape[1])
+        ...     def outer(self, u, blocks):
+        ...         return u[:, 1] - u[:, 0].square()
+        >>> Variance().outer(torch.tensor([[1.0, 3.0]]), torch.tensor([0]))
+        tensor([2.])
     """
 
     num_blocks: int

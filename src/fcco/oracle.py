@@ -31,8 +31,9 @@ alive, and says what to back-propagate."""
 def as_closures(closures: Closures) -> tuple[Closure, ...]:
     """One closure or several, as a tuple.
 
-    >>> len(as_closures([lambda: None, lambda: None]))
-    2
+    Examples:
+        >>> len(as_closures([lambda: None, lambda: None]))
+        2
     """
     result = (closures,) if callable(closures) else tuple(closures or ())
     if not result or not all(callable(closure) for closure in result):

@@ -8,8 +8,9 @@ __all__ = ["Point"]
 class Point(Enum):
     """A point of parameter space that a method evaluates with the sample of this step.
 
-    >>> [point.value for point in Point]
-    ['current', 'previous', 'snapshot']
+    Examples:
+        >>> [point.value for point in Point]
+        ['current', 'previous', 'snapshot']
     """
 
     CURRENT = "current"

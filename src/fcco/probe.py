@@ -22,8 +22,9 @@ class Probe:
         pair: shape (B1, p): values of an independent inner sample, needed by the fresh pair alone.
         loss: a scalar ordinary loss added to the objective (cross-entropy, a regulariser).
 
-    >>> probe = Probe(torch.tensor([4, 2]), torch.zeros(2, 1), samples=16)
-    >>> probe.check(inner_dim=1, device=torch.device("cpu"))
+    Examples:
+        >>> probe = Probe(torch.tensor([4, 2]), torch.zeros(2, 1), samples=16)
+        >>> probe.check(inner_dim=1, device=torch.device("cpu"))
     """
 
     blocks: Tensor

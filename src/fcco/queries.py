@@ -9,8 +9,9 @@ __all__ = ["Queries"]
 class Queries:
     """Inner-sample evaluations so far: a sample's value, or its gradient, at one point counts one.
 
-    >>> Queries(values=10, gradients=5).work
-    20
+    Examples:
+        >>> Queries(values=10, gradients=5).work
+        20
     """
 
     values: int = 0

@@ -34,11 +34,12 @@ def advance(
 
     Every argument may have leading batch dimensions.
 
-    >>> import torch
-    >>> u, g, old = torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([1.5])
-    >>> row = Weights(current=0.5, since_previous=0.5)
-    >>> advance(u, 0.5, row, g, {Point.PREVIOUS: g - old})
-    tensor([1.7500])
+    Examples:
+        >>> import torch
+        >>> u, g, old = torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([1.5])
+        >>> row = Weights(current=0.5, since_previous=0.5)
+        >>> advance(u, 0.5, row, g, {Point.PREVIOUS: g - old})
+        tensor([1.7500])
     """
     result = keep * state + weights.current * current
     for point, change in changes.items():

@@ -19,8 +19,9 @@ class ChangeBound:
     Adam-style steps with small alpha. While steps are small the bound is not active and the
     method is the paper's; the correction scaled to 0 would be momentum.
 
-    >>> ChangeBound(ratio=1.0).scale(0.5, torch.tensor(1.0), torch.tensor(2.0))
-    tensor(0.5000)
+    Examples:
+        >>> ChangeBound(ratio=1.0).scale(0.5, torch.tensor(1.0), torch.tensor(2.0))
+        tensor(0.5000)
     """
 
     ratio: float = 1.0

@@ -13,12 +13,13 @@ def slope(objective: Objective, u: Tensor, blocks: Tensor) -> Tensor:
 
     Rows are independent by contract, so one reverse pass through their sum gives all of them.
 
-    >>> class Square(Objective):
-    ...     num_blocks, inner_dim = 3, 1
-    ...     def outer(self, u, blocks):
-    ...         return u.square().sum(1)
-    >>> slope(Square(), torch.tensor([[3.0]]), torch.tensor([0]))
-    tensor([[6.]])
+    Examples:
+        >>> class Square(Objective):
+        ...     num_blocks, inner_dim = 3, 1
+        ...     def outer(self, u, blocks):
+        ...         return u.square().sum(1)
+        >>> slope(Square(), torch.tensor([[3.0]]), torch.tensor([0]))
+        tensor([[6.]])
     """
     with torch.enable_grad():
         rows = u.detach().requires_grad_()

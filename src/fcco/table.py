@@ -9,7 +9,7 @@ from fcco.point import Point
 
 __all__ = ["BlockTable"]
 
-_WIPED = -1e4
+_WIPED = -750.0
 """Stands for log(1 - beta) at beta = 1: exp of it is exactly zero, and sums of it stay finite."""
 
 
@@ -19,11 +19,12 @@ class BlockTable:
     All state lies in ``buffers``, a flat dictionary of tensors that the optimizer keeps in its
     ``state``, so that it travels with ``state_dict``. What a method does not need is not there.
 
-    >>> table = BlockTable.build(5, 1, dtype=torch.float32, device=torch.device("cpu"))
-    >>> blocks = torch.tensor([3])
-    >>> table.write(blocks, table.gather(blocks), torch.ones(1, 1), step=1, beta=0.1)
-    >>> table.read(torch.tensor([2, 3])).tolist()
-    [[0.0], [1.0]]
+    Examples:
+        >>> table = BlockTable.build(5, 1, dtype=torch.float32, device=torch.device("cpu"))
+        >>> blocks = torch.tensor([3])
+        >>> table.write(blocks, table.gather(blocks), torch.ones(1, 1), step=1, beta=0.1)
+        >>> table.read(torch.tensor([2, 3])).tolist()
+        [[0.0], [1.0]]
     """
 
     def __init__(self, buffers: dict[str, Tensor]) -> None:
@@ -46,7 +47,10 @@ class BlockTable:
         """An empty table.
 
         Args:
-            num_blocks, inner_dim, dtype, device: of the rows.
+            num_blocks: m.
+            inner_dim: p.
+            dtype: of the rows.
+            device: of the rows.
             ages: keep the step of each row's last visit (gamma = "age").
             previous: keep u_{t-2}, as an overlay of the last batch's old rows.
             anchor: keep the exact values of the last snapshot.

@@ -12,9 +12,10 @@ def load_digits(seed: int = 0) -> tuple[TaskData, TaskData]:
 
     Needs scikit-learn (``pip install 'fcco[experiments]'``).
 
-    >>> train, test = load_digits()
-    >>> len(train), len(test), train.num_blocks
-    (1437, 360, 10)
+    Examples:
+        >>> train, test = load_digits()
+        >>> len(train), len(test), train.num_blocks
+        (1437, 360, 10)
     """
     from sklearn import datasets, model_selection
 

@@ -36,22 +36,23 @@ def exact_pass(
     Every chunk reports all tasks, scaled so that the average by samples over the chunks is the
     exact inner value.
 
-    >>> from fcco.objectives import MultiTaskAUC
-    >>> data = TaskData.from_classes(torch.rand(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
-    >>> closures = exact_pass(torch.nn.Linear(2, 3), data, MultiTaskAUC(3), chunk_size=4)
-    >>> [closure().samples for closure in closures]
-    [4, 2]
+    Examples:
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> data = TaskData.from_classes(torch.rand(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
+        >>> closures = exact_pass(torch.nn.Linear(2, 3), data, MultiTaskAUC(3), chunk_size=4)
+        >>> [closure().samples for closure in closures]
+        [4, 2]
     """
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
-    weights = len(dataset) / torch.stack([dataset.positives, dataset.negatives])
+    weights = len(dataset) / torch.stack([dataset.positives, dataset.negatives]).double()
 
     def closure(start: int) -> Closure:
         rows = slice(start, start + chunk_size)
 
         def call() -> Probe:
             inputs, labels = dataset.inputs[rows], dataset.labels[rows]
-            scale = weights.to(inputs.dtype) / len(inputs)
+            scale = (weights / len(inputs)).to(inputs.dtype)
             return objective.partial(model, inputs, labels, scale)
 
         return call
@@ -69,10 +70,11 @@ def exact_value(
 ) -> float:
     """F(w) on the data set, the number to monitor.
 
-    >>> from fcco.objectives import MultiTaskAUC
-    >>> data = TaskData.from_classes(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]))
-    >>> exact_value(lambda x: torch.zeros(len(x), 2), data, MultiTaskAUC(2))  # all scores 1/2
-    0.5
+    Examples:
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> data = TaskData.from_classes(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]))
+        >>> exact_value(lambda x: torch.zeros(len(x), 2), data, MultiTaskAUC(2))  # all scores 1/2
+        0.5
     """
     u = torch.zeros(())
     for call in exact_pass(model, dataset, objective, chunk_size=chunk_size):

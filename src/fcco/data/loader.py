@@ -86,12 +86,13 @@ def block_loader(
         num_steps: batches in all.
         seed: of the loader's own generator.
 
-    >>> from fcco.objectives import MultiTaskAUC
-    >>> data = TaskData.from_classes(torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
-    >>> loader = block_loader(data, MultiTaskAUC(3), blocks_per_step=2, samples_per_block=4,
-    ...                       num_steps=5)
-    >>> [batch.inputs.shape[0] for batch in loader]
-    [8, 8, 8, 8, 8]
+    Examples:
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> data = TaskData.from_classes(torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
+        >>> loader = block_loader(data, MultiTaskAUC(3), blocks_per_step=2, samples_per_block=4,
+        ...                       num_steps=5)
+        >>> [batch.inputs.shape[0] for batch in loader]
+        [8, 8, 8, 8, 8]
     """
     if objective.num_blocks != dataset.num_blocks:
         raise ValueError(

@@ -15,9 +15,10 @@ class TaskData:
         inputs: N samples along the first dimension.
         labels: (N, m) booleans.
 
-    >>> data = TaskData.from_classes(torch.zeros(4, 2), torch.tensor([0, 1, 2, 1]))
-    >>> data.num_blocks, data.positives.tolist()
-    (3, [1, 2, 1])
+    Examples:
+        >>> data = TaskData.from_classes(torch.zeros(4, 2), torch.tensor([0, 1, 2, 1]))
+        >>> data.num_blocks, data.positives.tolist()
+        (3, [1, 2, 1])
     """
 
     def __init__(self, inputs: Tensor, labels: Tensor) -> None:

@@ -21,8 +21,9 @@ RULES: dict[str, type[Update]] = {"plain": Plain, "normalized": Normalized, "ada
 class Contender:
     """A method with its step rule and coefficients.
 
-    >>> Contender("msvrm-v2", "normalized", lr=0.1, alpha=0.5, beta=0.5).name
-    'msvrm-v2 normalized'
+    Examples:
+        >>> Contender("msvrm-v2", "normalized", lr=0.1, alpha=0.5, beta=0.5).name
+        'msvrm-v2 normalized'
     """
 
     method: str

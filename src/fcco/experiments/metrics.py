@@ -11,9 +11,10 @@ __all__ = ["auc_and_ap"]
 def auc_and_ap(scores: Tensor, data: TaskData) -> tuple[float, float]:
     """Area under the ROC curve and average precision of (N, m) scores, each the mean over tasks.
 
-    >>> perfect = TaskData.from_classes(torch.eye(3), torch.arange(3))
-    >>> auc_and_ap(torch.eye(3), perfect)
-    (1.0, 1.0)
+    Examples:
+        >>> perfect = TaskData.from_classes(torch.eye(3), torch.arange(3))
+        >>> auc_and_ap(torch.eye(3), perfect)
+        (1.0, 1.0)
     """
     from torchmetrics.functional.classification import (
         multilabel_auroc,

@@ -107,9 +107,10 @@ def one_vs_rest(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
     Their sigmoid is the softmax probability, which is how its user would rank.
 
-    >>> scores = one_vs_rest(nn.Identity())(torch.tensor([[1.0, 2.0, 3.0]]))
-    >>> bool(torch.allclose(scores.sigmoid(), torch.tensor([[1.0, 2.0, 3.0]]).softmax(1)))
-    True
+    Examples:
+        >>> scores = one_vs_rest(nn.Identity())(torch.tensor([[1.0, 2.0, 3.0]]))
+        >>> bool(torch.allclose(scores.sigmoid(), torch.tensor([[1.0, 2.0, 3.0]]).softmax(1)))
+        True
     """
 
     def scores(inputs: Tensor) -> Tensor:

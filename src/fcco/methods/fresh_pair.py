@@ -11,5 +11,10 @@ from fcco.methods.sox import momentum
 __all__ = ["FRESH_PAIR_V1", "FRESH_PAIR_V2", "FRESH_PAIR_V3"]
 
 FRESH_PAIR_V1 = Method("fresh-pair-v1", gradient=momentum, slope_at=SlopeAt.PAIR)
+"""The fresh pair with momentum for z."""
+
 FRESH_PAIR_V2 = Method("fresh-pair-v2", gradient=storm, slope_at=SlopeAt.PAIR)
+"""The fresh pair with STORM for z."""
+
 FRESH_PAIR_V3 = Method("fresh-pair-v3", gradient=anchored_storm, slope_at=SlopeAt.PAIR)
+"""The fresh pair with anchored STORM for z."""

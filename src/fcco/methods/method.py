@@ -19,8 +19,9 @@ GradientRow = Callable[[Scalar], Weights]
 class SlopeAt(Enum):
     """Where the slope of f_i is taken.
 
-    >>> SlopeAt.TABLE.value
-    'table'
+    Examples:
+        >>> SlopeAt.TABLE.value
+        'table'
     """
 
     TABLE = "table"
@@ -43,9 +44,10 @@ class Method:
         single_point: the change since the previous point is a directional derivative.
         shrinks: every row of u, probed or not, shrinks by 1 - beta in each step.
 
-    >>> from fcco.methods import MSVRM_V2
-    >>> sorted(point.value for point in MSVRM_V2.reach())
-    ['previous']
+    Examples:
+        >>> from fcco.methods import MSVRM_V2
+        >>> sorted(point.value for point in MSVRM_V2.reach())
+        ['previous']
     """
 
     name: str

@@ -13,3 +13,4 @@ def msvr(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
 
 
 MSVRM_V1 = Method("msvrm-v1", gradient=momentum, inner=msvr)
+"""MSVRM-v1; with gamma = 0 it is SOX, with gamma = 1 - beta naive STORM."""

@@ -13,3 +13,4 @@ def storm(alpha: Scalar) -> Weights:
 
 
 MSVRM_V2 = Method("msvrm-v2", gradient=storm, inner=msvr)
+"""MSVRM-v2; with f = id and one block it is STORM."""

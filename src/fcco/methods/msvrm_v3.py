@@ -20,3 +20,4 @@ def anchored_storm(alpha: Scalar) -> Weights:
 
 
 MSVRM_V3 = Method("msvrm-v3", gradient=anchored_storm, inner=anchored_msvr)
+"""MSVRM-v3, for finite inner sums."""

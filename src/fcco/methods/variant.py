@@ -25,7 +25,12 @@ def anchored_scaled_storm(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
 
 
 VARIANT_V1 = Method("variant-v1", gradient=momentum, inner=scaled_storm, shrinks=True)
+"""Variant-v1: z by momentum."""
+
 VARIANT_V2 = Method("variant-v2", gradient=storm, inner=scaled_storm, shrinks=True)
+"""Variant-v2: z by STORM."""
+
 VARIANT_V3 = Method(
     "variant-v3", gradient=anchored_storm, inner=anchored_scaled_storm, shrinks=True
 )
+"""Variant-v3: anchored at exact passes."""

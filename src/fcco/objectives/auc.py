@@ -29,10 +29,11 @@ class MultiTaskAUC(Objective):
         num_tasks: m.
         margin: c; 1 is the whole range of a sigmoid score.
 
-    >>> objective = MultiTaskAUC(num_tasks=3)
-    >>> perfect = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
-    >>> objective.outer(perfect, torch.tensor([0]))
-    tensor([0.])
+    Examples:
+        >>> objective = MultiTaskAUC(num_tasks=3)
+        >>> perfect = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+        >>> objective.outer(perfect, torch.tensor([0]))
+        tensor([0.])
     """
 
     inner_dim = 4

@@ -44,14 +44,15 @@ class CompositionalOptimizer(BlockOptimizer):
         weight_decay: decoupled, as in AdamW.
         safeguard: bounds the gradient's change at large steps, see ``ChangeBound``; None: off.
 
-    >>> from fcco.methods import MSVRM_V2
-    >>> from fcco.objectives import MultiTaskAUC
-    >>> model = torch.nn.Linear(4, 10)
-    >>> objective = MultiTaskAUC(num_tasks=10)
-    >>> opt = CompositionalOptimizer(
-    ...     model.parameters(), objective, MSVRM_V2, lr=0.1, alpha=0.5, beta=0.5, gamma="age")
-    >>> opt.table.read(torch.tensor([0])).shape
-    torch.Size([1, 4])
+    Examples:
+        >>> from fcco.methods import MSVRM_V2
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> model = torch.nn.Linear(4, 10)
+        >>> objective = MultiTaskAUC(num_tasks=10)
+        >>> opt = CompositionalOptimizer(
+        ...     model.parameters(), objective, MSVRM_V2, lr=0.1, alpha=0.5, beta=0.5, gamma="age")
+        >>> opt.table.read(torch.tensor([0])).shape
+        torch.Size([1, 4])
     """
 
     parts = BlockOptimizer.parts | {"snapshot_every", "safeguard", "_warned"}

@@ -29,8 +29,9 @@ Pairs = list[tuple[dict[str, Any], str, Tensor]]
 def wide(dtype: torch.dtype) -> torch.dtype:
     """The precision state is kept in for a parameter of ``dtype``: at least float32.
 
-    >>> wide(torch.bfloat16), wide(torch.float64)
-    (torch.float32, torch.float64)
+    Examples:
+        >>> wide(torch.bfloat16), wide(torch.float64)
+        (torch.float32, torch.float64)
     """
     return torch.promote_types(dtype, torch.float32)
 

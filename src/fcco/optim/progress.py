@@ -9,10 +9,11 @@ __all__ = ["Progress"]
 class Progress:
     """A view of the counters tensor.
 
-    >>> progress = Progress(Progress.start())
-    >>> progress.step = 3
-    >>> progress.step, progress.moved
-    (3, False)
+    Examples:
+        >>> progress = Progress(Progress.start())
+        >>> progress.step = 3
+        >>> progress.step, progress.moved
+        (3, False)
     """
 
     def __init__(self, counters: Tensor) -> None:

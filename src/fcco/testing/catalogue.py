@@ -155,8 +155,9 @@ RULES: dict[str, Rule] = {
 def make_update(rule: Rule) -> Update:
     """The update that the reference's ``rule`` describes.
 
-    >>> type(make_update(RULES["normalized"])).__name__
-    'Normalized'
+    Examples:
+        >>> type(make_update(RULES["normalized"])).__name__
+        'Normalized'
     """
     if rule.name == "normalized":
         return Normalized()
@@ -171,7 +172,8 @@ def make_update(rule: Rule) -> Update:
 def flat(tensors: Iterable[Tensor]) -> Tensor:
     """All entries in one vector.
 
-    >>> flat([torch.zeros(2), torch.ones(1, 1)])
-    tensor([0., 0., 1.])
+    Examples:
+        >>> flat([torch.zeros(2), torch.ones(1, 1)])
+        tensor([0., 0., 1.])
     """
     return torch.cat([tensor.detach().flatten() for tensor in tensors])

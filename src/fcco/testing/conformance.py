@@ -80,10 +80,11 @@ class Job:
 def capture(model: nn.Module, opt: CompositionalOptimizer) -> dict[str, Any]:
     """Deep copies of all that an error must leave alone.
 
-    >>> from fcco.testing import CATALOGUE
-    >>> job = Job(CATALOGUE["sox"])
-    >>> sorted(capture(job.model, job.opt))
-    ['model', 'optimizer', 'rng']
+    Examples:
+        >>> from fcco.testing import CATALOGUE
+        >>> job = Job(CATALOGUE["sox"])
+        >>> sorted(capture(job.model, job.opt))
+        ['model', 'optimizer', 'rng']
     """
     return copy.deepcopy(
         {

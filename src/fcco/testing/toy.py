@@ -96,8 +96,9 @@ class Toy(Objective):
 def make_model(kind: str, inner_dim: int, *, features: int = 3, seed: int = 0) -> nn.Sequential:
     """A linear model or a small network in float64, the same for the same seed.
 
-    >>> make_model("linear", 2)(torch.ones(1, 3, dtype=torch.float64)).shape
-    torch.Size([1, 2])
+    Examples:
+        >>> make_model("linear", 2)(torch.ones(1, 3, dtype=torch.float64)).shape
+        torch.Size([1, 2])
     """
     layers: dict[str, list[nn.Module]] = {
         "linear": [nn.Linear(features, inner_dim)],

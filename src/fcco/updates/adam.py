@@ -71,8 +71,9 @@ class Adam(SecondMoment):
             analysis); None: no projection.
         bias_correction: divide h_t by 1 - beta2^t as torch's Adam does; False is the paper's rule.
 
-    >>> Adam().directions([z := torch.tensor([2.0])], [Adam().init(z)])
-    [tensor([1.])]
+    Examples:
+        >>> Adam().directions([z := torch.tensor([2.0])], [Adam().init(z)])
+        [tensor([1.])]
     """
 
     def moment(self, state: dict[str, Any]) -> Tensor:
@@ -87,8 +88,9 @@ class AMSGrad(SecondMoment):
     The arguments are those of ``Adam``; with ``bias_correction`` it is the maximum that is
     corrected, as torch's ``amsgrad=True`` does.
 
-    >>> AMSGrad().directions([z := torch.tensor([2.0])], [AMSGrad().init(z)])
-    [tensor([1.])]
+    Examples:
+        >>> AMSGrad().directions([z := torch.tensor([2.0])], [AMSGrad().init(z)])
+        [tensor([1.])]
     """
 
     moments = ("h", "h_max")

@@ -16,8 +16,9 @@ class Normalized(Update):
 
     At z_t = 0 the step is zero.
 
-    >>> Normalized().directions([torch.tensor([3.0, 4.0])], [{}])
-    [tensor([0.6000, 0.8000])]
+    Examples:
+        >>> Normalized().directions([torch.tensor([3.0, 4.0])], [{}])
+        [tensor([0.6000, 0.8000])]
     """
 
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:

@@ -13,9 +13,10 @@ __all__ = ["Plain"]
 class Plain(Update):
     """d_t = z_t (Algorithms 1 and 2).
 
-    >>> import torch
-    >>> Plain().directions([torch.tensor([2.0])], [{}])
-    [tensor([2.])]
+    Examples:
+        >>> import torch
+        >>> Plain().directions([torch.tensor([2.0])], [{}])
+        [tensor([2.])]
     """
 
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:

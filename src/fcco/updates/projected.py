@@ -15,9 +15,10 @@ class Projected(Update):
 
     The recursion keeps the raw z_t.
 
-    >>> import torch
-    >>> Projected(radius=1.0).directions([torch.tensor([3.0, 4.0])], [{}])
-    [tensor([0.6000, 0.8000])]
+    Examples:
+        >>> import torch
+        >>> Projected(radius=1.0).directions([torch.tensor([3.0, 4.0])], [{}])
+        [tensor([0.6000, 0.8000])]
     """
 
     def __init__(self, radius: float) -> None:

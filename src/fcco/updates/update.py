@@ -28,8 +28,9 @@ class Update(ABC):
 def global_norm(zs: Sequence[Tensor]) -> Tensor:
     """The Euclidean norm of all of z.
 
-    >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
-    tensor(5.)
+    Examples:
+        >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
+        tensor(5.)
     """
     norms = torch._foreach_norm(list(zs))
     total: Tensor = torch.linalg.vector_norm(
@@ -41,8 +42,9 @@ def global_norm(zs: Sequence[Tensor]) -> Tensor:
 def clip_scale(zs: Sequence[Tensor], radius: float) -> Tensor:
     """min(1, radius / ||z||), the factor of the projection onto a ball.
 
-    >>> clip_scale([torch.tensor([3.0, 4.0])], radius=1.0)
-    tensor(0.2000)
+    Examples:
+        >>> clip_scale([torch.tensor([3.0, 4.0])], radius=1.0)
+        tensor(0.2000)
     """
     norm = global_norm(zs)
     return (radius / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp(max=1.0)

@@ -1,0 +1,28 @@
+"""``python -m fcco.testing.smoke``: does an installed wheel work, beside torch alone?"""
+
+import importlib.util
+
+import torch
+
+import fcco
+from fcco.testing.catalogue import CATALOGUE
+from fcco.testing.conformance import Job
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Take a few steps with every optimizer; the exact pass included."""
+    for entry in CATALOGUE.values():
+        job = Job(entry).run(4)
+        if not job.w.isfinite().all():
+            raise SystemExit(f"{entry.name} gave non-finite weights")
+    extras = [name for name in ("numpy", "sklearn", "typer") if importlib.util.find_spec(name)]
+    print(  # noqa: T201
+        f"fcco {fcco.__version__} works with torch {torch.__version__}; {len(CATALOGUE)} "
+        f"optimizers stepped; extras present: {extras or 'none'}"
+    )
+
+
+if __name__ == "__main__":
+    main()

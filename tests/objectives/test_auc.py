@@ -1,0 +1,113 @@
+"""Multi-task AUC against its definition, written as plain loops."""
+
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+import fcco
+from fcco.data import TaskData, exact_pass, exact_value, load_digits
+from fcco.experiments.metrics import auc_and_ap
+from fcco.objectives import MultiTaskAUC
+
+
+@pytest.fixture
+def problem():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn((23, 3), generator=generator, dtype=torch.float64)
+    classes = torch.randint(4, (23,), generator=generator)
+    model = torch.nn.Linear(3, 4).double()
+    return model, TaskData.from_classes(x, classes), classes
+
+
+@torch.no_grad()
+def brute_force(model, x, classes, margin):
+    """(1/m) sum over tasks of two variances and the squared hinge, by loops over samples."""
+    total = 0.0
+    for task in range(4):
+        scores = {True: [], False: []}
+        for row, label in zip(x, classes, strict=True):
+            scores[int(label) == task].append(float(torch.sigmoid(model(row)[task])))
+        mean = {side: sum(s) / len(s) for side, s in scores.items()}
+        spread = sum(sum((h - mean[side]) ** 2 for h in s) / len(s) for side, s in scores.items())
+        total += spread + max(margin + mean[False] - mean[True], 0.0) ** 2 / 2
+    return total / 4
+
+
+@pytest.mark.parametrize("chunk_size", [23, 7, 1])
+def test_exact_value_is_the_definition(problem, chunk_size):
+    model, data, classes = problem
+    objective = MultiTaskAUC(4, margin=0.8)
+    expected = brute_force(model, data.inputs, classes, 0.8)
+    value = exact_value(model, data, objective, chunk_size=chunk_size)
+    assert value == pytest.approx(expected, abs=1e-12)
+
+
+def test_sampled_inner_values_are_unbiased_by_enumeration(problem):
+    """The mean over every choice of one positive and one negative is the exact inner value."""
+    model, data, classes = problem
+    objective = MultiTaskAUC(4)
+    (call,) = exact_pass(model, data, objective)
+    exact = call().values.detach()
+    for task in range(4):
+        positive, negative = data.inputs[classes == task], data.inputs[classes != task]
+        values = [
+            objective.inner(
+                model, fcco.TaskBatch(torch.tensor([task]), torch.stack([p, n]), positives=1)
+            ).values
+            for p in positive
+            for n in negative
+        ]
+        torch.testing.assert_close(torch.cat(values).mean(0), exact[task], rtol=0, atol=1e-12)
+
+
+def test_gradcheck():
+    objective = MultiTaskAUC(4)
+    u = torch.rand((5, 4), dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda u: objective.outer(u, torch.arange(5)), (u,))
+
+
+def test_rows_stay_in_their_domain():
+    objective = MultiTaskAUC(2)
+    u = torch.tensor([[-0.1, 1.2, 0.5, 3.0]])
+    assert objective.feasible(u, torch.tensor([0])).tolist() == [[0.0, 1.0, 0.5, 1.0]]
+
+
+@pytest.mark.parametrize("name", ["sox", "msvrm-v1-age", "msvrm-v2-age", "msvrm-v3-age"])
+def test_a_few_steps_raise_the_auc(name):
+    """The sign: positives go above negatives, not below."""
+    train, _ = load_digits()
+    objective = MultiTaskAUC(10)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(64, 10)
+    entry = fcco.testing.CATALOGUE[name]
+    opt = entry.build(model.parameters(), objective, lr=0.3)
+    with torch.no_grad():
+        before, _ = auc_and_ap(model(train.inputs), train)
+    if opt.snapshot_due:
+        opt.snapshot(exact_pass(model, train, objective))
+    loader = fcco.data.block_loader(
+        train, objective, blocks_per_step=5, samples_per_block=64, num_steps=5
+    )
+    for batch in loader:
+        opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+    with torch.no_grad():
+        after, _ = auc_and_ap(model(train.inputs), train)
+    assert after > before + 0.05
+
+
+def test_metrics_equal_scikit_learn():
+    _, test = load_digits()
+    scores = torch.randn((len(test), 10), generator=torch.Generator().manual_seed(0))
+    auc, ap = auc_and_ap(scores, test)
+    labels = test.labels.numpy()
+    assert auc == pytest.approx(roc_auc_score(labels, scores.numpy(), average="macro"), abs=1e-6)
+    assert ap == pytest.approx(
+        average_precision_score(labels, scores.numpy(), average="macro"), abs=1e-6
+    )
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="num_tasks"):
+        MultiTaskAUC(0)
+    with pytest.raises(ValueError, match="margin"):
+        MultiTaskAUC(3, margin=0.0)

@@ -1,0 +1,93 @@
+"""Data with block structure: sampling, resuming, exact passes."""
+
+import pytest
+import torch
+
+from fcco.data import TaskData, block_loader, exact_pass, load_digits
+from fcco.objectives import MultiTaskAUC
+
+
+def toy_data():
+    classes = torch.tensor([0, 1, 2, 1, 0, 2, 2, 1, 0, 2])
+    return TaskData.from_classes(torch.arange(10.0).unsqueeze(1), classes), classes
+
+
+def loader(seed=0, num_steps=50, blocks=2):
+    data, _ = toy_data()
+    return block_loader(
+        data,
+        MultiTaskAUC(3),
+        blocks_per_step=blocks,
+        samples_per_block=6,
+        num_steps=num_steps,
+        seed=seed,
+    )
+
+
+def test_batches_hold_positives_first_and_distinct_blocks():
+    _, classes = toy_data()
+    for batch in loader():
+        assert len(batch.blocks.unique()) == 2
+        rows = batch.inputs.view(2, 6).long()
+        own = classes[rows] == batch.blocks.unsqueeze(1)
+        assert own[:, : batch.positives].all()
+        assert not own[:, batch.positives :].any()
+
+
+def test_every_sample_and_block_is_drawn_evenly():
+    counts, blocks = torch.zeros(3, 10), torch.zeros(3)
+    for batch in loader(num_steps=4000):
+        blocks[batch.blocks] += 1
+        for block, rows in zip(batch.blocks, batch.inputs.view(2, 6).long(), strict=True):
+            counts[block] += torch.bincount(rows, minlength=10)
+    torch.testing.assert_close(blocks / 8000, torch.full((3,), 1 / 3), atol=0.02, rtol=0)
+    data, _ = toy_data()
+    positive = torch.where(data.labels.T, counts, torch.nan)
+    expected = (blocks * 3 / data.positives).unsqueeze(1)
+    ratio = positive / expected
+    assert (ratio[~ratio.isnan()] - 1).abs().max() < 0.1
+
+
+def test_a_loader_resumes_in_the_middle():
+    whole = [batch.inputs for batch in loader()]
+    first = loader()
+    stream = iter(first)
+    head = [next(stream).inputs for _ in range(20)]
+    rest = loader(seed=99)
+    rest.load_state_dict(first.state_dict())
+    tail = [batch.inputs for batch in rest]
+    assert len(whole) == len(head) + len(tail) == len(first)
+    for a, b in zip(whole, head + tail, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_refusals():
+    x = torch.zeros(4, 1)
+    with pytest.raises(ValueError, match=r"tasks \[1\] have no positive"):
+        TaskData(x, torch.tensor([[True, False]] * 3 + [[False, False]]))
+    with pytest.raises(ValueError, match=r"tasks \[0\] have no negative"):
+        TaskData(x, torch.tensor([[True, False]] * 3 + [[True, True]]))
+    with pytest.raises(ValueError, match="labels must be booleans"):
+        TaskData(x, torch.zeros(4, 2))
+    data, _ = toy_data()
+    common = {"blocks_per_step": 2, "samples_per_block": 4, "num_steps": 3}
+    for change, message in (
+        ({"blocks_per_step": 4}, r"blocks_per_step must lie in 1\.\.3"),
+        ({"samples_per_block": 1}, "at least 2"),
+        ({"num_steps": -1}, "not be negative"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            block_loader(data, MultiTaskAUC(3), **(common | change))
+    with pytest.raises(ValueError, match="objective has 4 blocks, the data set 3"):
+        block_loader(data, MultiTaskAUC(4), **common)
+    with pytest.raises(ValueError, match="chunk_size"):
+        exact_pass(torch.nn.Identity(), data, MultiTaskAUC(3), chunk_size=0)
+
+
+def test_digits_are_stratified_and_scaled():
+    train, test = load_digits()
+    assert (len(train), len(test)) == (1437, 360)
+    assert train.inputs.min() == 0
+    assert train.inputs.max() == 1
+    share = test.positives / (test.positives + train.positives)
+    assert (share - 0.2).abs().max() < 0.01
