@@ -33,12 +33,16 @@ class Faults:
     def add_finite(self, tensor: Tensor, error: Callable[[Tensor], Exception]) -> None:
         """Ask that ``tensor`` be finite; ``error`` gets the indices along its first dimension."""
         tensor = tensor.detach()
-        self._finite.append(tensor.flatten())
 
         def find() -> Exception | None:
             bad = ~tensor.isfinite().view(len(tensor) if tensor.ndim else 1, -1).all(1)
             return error(bad.nonzero().flatten()) if bad.any() else None
 
+        self.add_screen(tensor, find)
+
+    def add_screen(self, tensor: Tensor, find: Callable[[], Exception | None]) -> None:
+        """If ``tensor`` is not finite, let ``find`` look closely; it may find nothing wrong."""
+        self._finite.append(tensor.flatten())
         self._errors.append(find)
 
     def settle(self, number: Tensor | int = 0) -> int:
@@ -53,5 +57,7 @@ class Faults:
         if isinstance(number, Tensor):
             number = found.pop()
         if any(found):
-            raise next(error for find in self._errors if (error := find()) is not None)
+            for find in self._errors:
+                if (error := find()) is not None:
+                    raise error
         return int(number)

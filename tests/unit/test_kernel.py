@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
+from fcco.checks import check_z
 from fcco.coefficients import Weights, gamma_age, gamma_theory
+from fcco.faults import Faults
 from fcco.methods import MSVRM_V1, MSVRM_V3, SINGLE_POINT_V2, SOX, VARIANT_V3
 from fcco.point import Point
 from fcco.recursion import advance
@@ -88,3 +90,12 @@ def test_differences_keep_their_digits_in_float32():
         0.9 * torch.tensor([0.5]) + row.at(Point.CURRENT) * now + row.at(Point.PREVIOUS) * before
     )
     assert abs(float(plain) - exact) > 1e-3
+
+
+def test_a_norm_that_overflows_is_not_a_fault():
+    faults = Faults()
+    check_z(faults, [torch.tensor([3e30, 1.0]), torch.tensor([1.0])])
+    assert faults.settle(5) == 5
+    check_z(faults, [torch.tensor([1.0]), torch.tensor([torch.inf])])
+    with pytest.raises(FloatingPointError, match=r"trainable parameters \[1\]"):
+        faults.settle()
