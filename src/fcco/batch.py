@@ -1,7 +1,8 @@
 """What a loader hands to an objective whose blocks are tasks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 __all__ = ["TaskBatch"]
@@ -17,7 +18,6 @@ class TaskBatch:
         positives: how many of the s samples of a task are positives.
 
     Examples:
-        >>> import torch
         >>> TaskBatch(torch.tensor([2]), torch.zeros(4, 64), positives=2).inputs.shape
         torch.Size([4, 64])
     """
@@ -25,3 +25,7 @@ class TaskBatch:
     blocks: Tensor
     inputs: Tensor
     positives: int
+
+    def to(self, device: torch.device | str) -> "TaskBatch":
+        """The same batch on ``device``."""
+        return replace(self, blocks=self.blocks.to(device), inputs=self.inputs.to(device))

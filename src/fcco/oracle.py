@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from fcco.probe import Closure, Closures, Probe
+from fcco.world import World
 
 __all__ = ["Oracle", "Pull", "Response", "as_closures"]
 
@@ -70,8 +71,8 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     def __enter__(self) -> "Oracle":
         self.clear_gradients()
-        self._before = _World.capture(self._params, self._buffers)
-        self._after: _World | None = None
+        self._before = World.capture(self._params, self._buffers)
+        self._after: World | None = None
         return self
 
     def __exit__(
@@ -86,6 +87,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             self._after.restore(self._buffers)
         if kind is not None:
             self.clear_gradients()
+        torch.clear_autocast_cache()  # it may hold casts of parameters at another point
 
     def clear_gradients(self) -> None:
         """Empty ``.grad``."""
@@ -114,7 +116,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         """
         if self.value_passes:
             if self._after is None:
-                self._after = _World.capture(self._params, self._buffers)
+                self._after = World.capture(self._params, self._buffers)
             self._before.restore(self._buffers)
         self.value_passes += 1 if direction is None else 2  # a tangent costs about a forward pass
         self.gradient_passes += gradient
@@ -157,13 +159,29 @@ class Oracle(AbstractContextManager["Oracle"]):
                 "closure run under no_grad, or were the values detached?"
             )
         torch.autograd.backward(roots, seeds)
+        self._collect(into)
+
+    def _collect(self, into: list[Tensor] | None) -> None:
+        """Note who received a gradient, and move it to ``into`` if that is given."""
+        places = set()
         for j, p in enumerate(self._params):
             if p.grad is None:
                 continue
+            if p.grad.is_sparse:
+                raise ValueError(
+                    f"trainable parameter {j} has a sparse gradient, which is not supported "
+                    "(nn.Embedding(sparse=True)?)"
+                )
             self.received[j] = True
             if into is not None:
                 into[j].add_(p.grad)
                 p.grad = None
+            elif p.grad.data_ptr() in places:
+                # Autograd may hand one buffer to two parameters (of a + b, say), and would then
+                # accumulate the next point into it twice.
+                p.grad = p.grad.clone()
+            else:
+                places.add(p.grad.data_ptr())
 
     def _call_along(
         self, closure: Closure, direction: Sequence[Tensor]
@@ -179,33 +197,20 @@ class Oracle(AbstractContextManager["Oracle"]):
             with torch.no_grad():
                 for p, tangent in zip(self._params, direction, strict=True):
                     p.copy_(forward_ad.make_dual(p.clone(), tangent.to(p.dtype)))
-            return _unpack(_call(closure))
-
-
-@dataclass(frozen=True)
-class _World:
-    """What a forward pass changes besides the parameters: RNG states and buffers."""
-
-    rng: Tensor
-    device_rng: tuple[tuple[torch.device, Tensor], ...]
-    buffers: list[Tensor]
-
-    @classmethod
-    def capture(cls, params: Sequence[Tensor], buffers: Sequence[Tensor]) -> "_World":
-        devices = {p.device for p in params if p.device.type not in ("cpu", "meta")}
-        return cls(
-            torch.get_rng_state(),
-            tuple((d, getattr(torch, d.type).get_rng_state(d)) for d in devices),
-            [buffer.detach().clone() for buffer in buffers],
-        )
-
-    def restore(self, buffers: Sequence[Tensor]) -> None:
-        torch.set_rng_state(self.rng)
-        for device, state in self.device_rng:
-            getattr(torch, device.type).set_rng_state(state, device)
-        with torch.no_grad():
-            for buffer, kept in zip(buffers, self.buffers, strict=True):
-                buffer.copy_(kept)
+            try:
+                probe, derivative = _unpack(_call(closure))
+            except NotImplementedError as missing:
+                raise NotImplementedError(
+                    "single_point=True needs forward-mode differentiation of the model, which one "
+                    "of its operations lacks; use single_point=False"
+                ) from missing
+        if derivative is None and isinstance(probe.values, Tensor) and probe.values.requires_grad:
+            raise ValueError(
+                "single_point=True found no derivative of Probe.values along the parameters: "
+                "something in the closure (a custom autograd Function, a reentrant checkpoint) "
+                "drops forward-mode tangents"
+            )
+        return probe, derivative
 
 
 @contextmanager
@@ -243,6 +248,6 @@ def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
     if not isinstance(probe.values, Tensor):
         return probe, None  # for Probe.check to report
     values = forward_ad.unpack_dual(probe.values)
-    tangent = torch.zeros_like(values.primal) if values.tangent is None else values.tangent
+    tangent = values.tangent
     plain = replace(probe, values=values.primal, pair=primal(probe.pair), loss=primal(probe.loss))
-    return plain, tangent.detach().clone()
+    return plain, None if tangent is None else tangent.detach().clone()

@@ -144,7 +144,7 @@ class BlockTable:
             clock = self.buffers["clock"]
             clock[0] = clock[1]
             clock[1] += math.log1p(-beta) if beta < 1 else _WIPED
-            self.buffers["written"][blocks] = clock[1].to(self.device)
+            self.buffers["written"][blocks] = float(clock[1])
         if "last_visit" in self.buffers:
             self.buffers["last_visit"][blocks] = step
         self.buffers["rows"].index_copy_(0, blocks, new)
@@ -175,14 +175,6 @@ class BlockTable:
         if "snapshot" in self.buffers:
             self.buffers["snapshot"].copy_(self.whole())
 
-    def restart(self) -> None:
-        """Forget the generation before: u_{-1} = u_0."""
-        if "overlay_blocks" in self.buffers:
-            self.buffers["overlay_blocks"] = self.buffers["overlay_blocks"][:0]
-            self.buffers["overlay_rows"] = self.buffers["overlay_rows"][:0]
-        if "written" in self.buffers:
-            self.buffers["clock"][0] = self.buffers["clock"][1]
-
     def to(self, device: torch.device) -> None:
         """Move the rows (and all that belongs to them) to ``device``."""
         for name, tensor in self.buffers.items():
@@ -190,5 +182,5 @@ class BlockTable:
                 self.buffers[name] = tensor.to(device)
 
     def _shrinkage(self, written: Tensor, point: Point) -> Tensor:
-        now = self.buffers["clock"][1 if point is Point.CURRENT else 0].to(written.device)
+        now = float(self.buffers["clock"][1 if point is Point.CURRENT else 0])
         return torch.exp(now - written).unsqueeze(1).to(self.dtype)

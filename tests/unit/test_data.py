@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fcco.data import TaskData, block_loader, exact_pass, load_digits
+from fcco.data.loader import distinct
 from fcco.objectives import MultiTaskAUC
 
 
@@ -91,3 +92,18 @@ def test_digits_are_stratified_and_scaled():
     assert train.inputs.max() == 1
     share = test.positives / (test.positives + train.positives)
     assert (share - 0.2).abs().max() < 0.01
+
+
+@pytest.mark.parametrize(("num_blocks", "count"), [(6, 2), (16, 3), (5, 5)])
+def test_distinct_blocks_are_uniform(num_blocks, count):
+    generator = torch.Generator().manual_seed(0)
+    hits = torch.zeros(num_blocks, num_blocks)
+    for _ in range(6000):
+        ids = distinct(num_blocks, count, generator)
+        assert len(ids) == len(ids.unique()) == count
+        hits[ids.unsqueeze(1), ids] += 1
+    singles = hits.diagonal() / 6000
+    assert (singles - count / num_blocks).abs().max() < 0.03
+    pairs = hits[~torch.eye(num_blocks, dtype=torch.bool)] / 6000
+    expected = count * (count - 1) / (num_blocks * (num_blocks - 1))
+    assert (pairs - expected).abs().max() < 0.03

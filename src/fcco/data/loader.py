@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fcco.batch import TaskBatch
 from fcco.data.tasks import TaskData
 from fcco.objective import Objective
 
-__all__ = ["BlockLoader", "block_loader"]
+__all__ = ["BlockLoader", "block_loader", "distinct"]
 
 
 class BlockLoader:
@@ -52,10 +53,8 @@ class BlockLoader:
     def __iter__(self) -> Iterator[TaskBatch]:
         while self._step < self.num_steps:
             self._step += 1
-            blocks = torch.randperm(self.dataset.num_blocks, generator=self._generator)
-            yield self.dataset.draw(
-                blocks[: self.blocks_per_step], self.samples_per_block, self._generator
-            )
+            blocks = distinct(self.dataset.num_blocks, self.blocks_per_step, self._generator)
+            yield self.dataset.draw(blocks, self.samples_per_block, self._generator)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands."""
@@ -65,6 +64,23 @@ class BlockLoader:
         """Go on from there."""
         self._step = state["step"]
         self._generator.set_state(state["generator"])
+
+
+def distinct(num_blocks: int, count: int, generator: torch.Generator) -> Tensor:
+    """``count`` distinct ids below ``num_blocks``, uniformly, in O(count) when that is few.
+
+    Examples:
+        >>> ids = distinct(10**9, 5, torch.Generator().manual_seed(0))
+        >>> len(ids.unique())
+        5
+    """
+    if 4 * count > num_blocks:
+        return torch.randperm(num_blocks, generator=generator)[:count]
+    # The first distinct ids of an endless stream of uniform draws; a repetition is rare here.
+    ids: dict[int, None] = {}
+    while len(ids) < count:
+        ids.update(dict.fromkeys(torch.randint(num_blocks, (count,), generator=generator).tolist()))
+    return torch.tensor(list(ids)[:count])
 
 
 def block_loader(

@@ -54,10 +54,11 @@ class TaskData:
 
     def draw(self, blocks: Tensor, samples: int, generator: torch.Generator) -> TaskBatch:
         """For each task, half positives and half negatives, uniformly with replacement."""
-        positives = samples // 2
+        positives, device = samples // 2, self.inputs.device
+        blocks = blocks.to(device)
         size = (len(blocks), samples)
         # float64, so that the floor is uniform for any count that fits in memory
-        spread = torch.rand(size, generator=generator, dtype=torch.float64)
+        spread = torch.rand(size, generator=generator, dtype=torch.float64).to(device)
         first, second = self.positives[blocks, None], self.negatives[blocks, None]
         place = torch.cat(
             [

@@ -10,8 +10,17 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from fcco.methods import Method
 from fcco.objective import Objective
 from fcco.optim.hyper import check_initial
-from fcco.optim.memory import build_table, copy_state, follow, fresh_state, match_state, wide
+from fcco.optim.memory import (
+    SHARED,
+    build_table,
+    copy_state,
+    follow,
+    fresh_state,
+    match_state,
+    wide,
+)
 from fcco.optim.progress import Progress
+from fcco.point import Point
 from fcco.queries import Queries
 from fcco.table import BlockTable
 from fcco.updates import Update
@@ -78,17 +87,43 @@ class BlockOptimizer(Optimizer):
         progress = self._progress
         return Queries(progress.values, progress.gradients)
 
-    def _prepare(self) -> list[Tensor]:
-        """The trainable parameters, each with its state in place; ``.grad`` is discarded."""
+    def _prepare(self) -> tuple[list[Tensor], list[dict[str, Any]]]:
+        """The trainable parameters and their states; ``.grad`` is discarded.
+
+        The state of a parameter that was frozen until now is new, and kept by ``_commit`` alone.
+        """
         for p in self._all_params():
             p.grad = None
-        params = self._trainable()
+        params, states = self._trainable(), []
         for p in params:
-            self._init_state(p)
+            state = self.state.get(p, {})
+            if "z" not in state:
+                state = fresh_state(p, self.method, self.update) | state
+            elif state["z"].device != p.device:
+                follow(state, p.device)
+            states.append(state)
+        device = self._host.device
+        if any(buffer.device != device for buffer in self._buffers):
+            raise ValueError(
+                f"buffers are not on {device}, where the parameters are: a module that moves gets "
+                "new buffers, so build the optimizer after moving the model"
+            )
         table = self.table
-        if table is not None and table.device != self._host.device:
-            table.to(self._host.device)
-        return params
+        if table is not None and table.device != device:
+            table.to(device)
+        return params, states
+
+    def _commit(self, params: list[Tensor], states: list[dict[str, Any]], point: Point) -> None:
+        """Keep the states, and remember where every parameter stands now as ``point``."""
+        for p, state in zip(params, states, strict=True):
+            self.state[p] = state
+        for p in self._all_params():  # the frozen ones too: they may thaw
+            if p in self.state and point.value in self.state[p]:
+                self.state[p][point.value].copy_(p)
+        if not self._host.requires_grad:
+            # torch.distributed.checkpoint passes over the state of frozen parameters.
+            old, self._host = self.state[self._host], params[0]
+            self.state[self._host].update({name: old.pop(name) for name in SHARED if name in old})
 
     def _trainable(self) -> list[Tensor]:
         params = [p for p in self._all_params() if p.requires_grad]
@@ -108,25 +143,23 @@ class BlockOptimizer(Optimizer):
         super().add_param_group(param_group)
         for p in self.param_groups[-1]["params"]:
             if p.requires_grad:
-                self._init_state(p)
-
-    def _init_state(self, p: Tensor) -> None:
-        """Create what is remembered of a parameter, or let it follow the parameter's device."""
-        state = self.state[p]
-        if "z" not in state:
-            state.update(fresh_state(p, self.method, self.update))
-        elif state["z"].device != p.device:
-            follow(state, p.device)
+                self.state[p].update(fresh_state(p, self.method, self.update))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore everything, bit for bit; a state of another method or size is an error.
 
         Values are copied, in the precision this optimizer keeps them in.
         """
-        pairs = match_state(self.state, self._all_params(), state_dict)
+        pairs, thawed = match_state(
+            self.state,
+            self._all_params(),
+            state_dict,
+            lambda p: fresh_state(p, self.method, self.update),
+        )
         own = self.state
         super().load_state_dict(state_dict)
         self.state = own  # torch's copy is cast to the parameters' precision
+        self.state.update(thawed)
         copy_state(pairs)
 
     def __getstate__(self) -> dict[str, Any]:

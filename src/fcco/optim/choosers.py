@@ -77,6 +77,7 @@ class SOAP(CompositionalOptimizer):
             methods.SOX,
             update,
             lr=lr,
+            alpha=1.0,
             beta=beta,
             buffers=buffers,
             initial=initial,

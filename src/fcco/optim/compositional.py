@@ -155,7 +155,7 @@ class CompositionalOptimizer(BlockOptimizer):
         """
         if not self.method.anchored:
             raise ValueError(f"{self.method.name} has no snapshots; version 3 has")
-        params = self._prepare()
+        params, states = self._prepare()
         progress, table = self._progress, self.table
         first = progress.snapshot_step == 0
         fill = first and table is not None and not table.buffers["visited"].all()
@@ -169,30 +169,34 @@ class CompositionalOptimizer(BlockOptimizer):
             device=self._host.device,
         )
         with Oracle(params, self._buffers, rewind=True) as oracle:
-            zeros = [torch.zeros_like(self.state[p]["z"]) for p in params]
-            exact = exact_pass.run(oracle, zeros)
+            exact = exact_pass.run(oracle, [torch.zeros_like(s["z"]) for s in states])
         if table is not None:
             if fill:
                 ids = torch.arange(table.num_blocks, device=table.device)
-                table.fill(self.objective.feasible(exact.inner, ids), step=progress.step)
+                rows = self.objective.feasible(exact.inner.clone(), ids)
+                table.fill(rows, step=progress.step)
             table.keep_snapshot(exact.inner, exact.samples)
-        for p, anchor in zip(params, exact.gradients, strict=True):
-            self.state[p]["anchor"] = anchor
-            self.state[p]["snapshot"].copy_(p)
+        for state, anchor in zip(states, exact.gradients, strict=True):
+            state["anchor"] = anchor
+        self._commit(params, states, Point.SNAPSHOT)
         progress.count(exact.value_queries, exact.gradient_queries)
         progress.snapshot_step = progress.step + 1
+        progress.at_snapshot = True
 
     def restart(self) -> None:
-        """Begin a stage from another iterate: w_0 = w_1 and u_{-1} = u_0; u and z stay."""
+        """Begin a stage from another iterate: w_0 = w_1 and u_{-1} = u_0; u and z stay.
+
+        The corrections since the previous point then vanish in the next step. A snapshot taken
+        before the parameters were set to the new iterate is kept, as the older point it is.
+        """
         self._progress.moved = False
-        if self.table is not None:
-            self.table.restart()
+        self._progress.at_snapshot = False
 
     # How a step is made -------------------------------------------------------------------------
 
     def _advance(self, closure: Closures) -> tuple[list[Tensor], Proposal]:
         """Compute u_t and z_t, and commit them once every check has passed."""
-        params = self._prepare()
+        params, states = self._prepare()
         closures = as_closures(closure)
         coefficients = self._coefficients()
         progress, table, step = self._progress, self.table, self._progress.step + 1
@@ -200,7 +204,7 @@ class CompositionalOptimizer(BlockOptimizer):
             what = "is due" if progress.snapshot_step else "was never taken"
             raise ValueError(f"a snapshot {what} before step {step}: call snapshot first")
         coincide = set() if progress.moved else {Point.PREVIOUS}
-        if progress.snapshot_step == step:
+        if progress.at_snapshot:
             coincide.add(Point.SNAPSHOT)
         seen = Observation(
             self.objective, self.method, table, dtype=self._dtype, device=self._host.device
@@ -208,7 +212,6 @@ class CompositionalOptimizer(BlockOptimizer):
         estimation = Estimation(
             seen, coefficients, step=step, coincide=coincide, safeguard=self.safeguard
         )
-        states = [self.state[p] for p in params]
         with Oracle(params, self._buffers) as oracle:
             proposal = estimation.run(oracle, closures, params, states)
         if table is not None:
@@ -218,10 +221,9 @@ class CompositionalOptimizer(BlockOptimizer):
         for p, state, z in zip(params, states, proposal.zs, strict=True):
             state["z"] = z
             p.grad = None
-            if "previous" in state:
-                state["previous"].copy_(p)
+        self._commit(params, states, Point.PREVIOUS)
         progress.count(proposal.values, proposal.gradients)
-        progress.step, progress.moved = step, True
+        progress.step, progress.moved, progress.at_snapshot = step, True, False
         return params, proposal
 
     def _coefficients(self) -> Coefficients:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fcco.checks import check_distinct, check_rows, check_z
 from fcco.coefficients import Coefficients, Weights, gamma_age, gamma_storm, gamma_theory
+from fcco.methods import SlopeAt
 from fcco.optim.observation import Observation
 from fcco.oracle import Oracle
 from fcco.point import Point
@@ -109,6 +110,7 @@ class Estimation:
         check_z(self.seen.faults, zs)
         objective = self.seen.objective.outer(rows, self.seen.ids).mean()
         samples = self.seen.faults.settle(self.seen.samples)
+        method = self.seen.method
         return Proposal(
             blocks=self.seen.blocks,
             old=old,
@@ -116,7 +118,7 @@ class Estimation:
             zs=zs,
             received=oracle.received,
             objective=objective,
-            values=samples * oracle.value_passes,
+            values=samples * oracle.value_passes * (2 if method.slope_at is SlopeAt.PAIR else 1),
             gradients=samples * oracle.gradient_passes,
         )
 
@@ -162,13 +164,15 @@ class Estimation:
         return seen.objective.feasible(rows, seen.ids)
 
     def _z_fused(self, params: Sequence[Tensor], states: States) -> list[Tensor]:
-        """z_t from the weighted sum that the points left in ``.grad``, in place."""
+        """z_t from the weighted sum that the points left in ``.grad``.
+
+        Out of place: ``.grad`` may be a view into a bucket that DDP will use again.
+        """
         zs = []
         for p, state in zip(params, states, strict=True):
-            if p.grad is None:
-                z = state["z"] * self.keep
-            else:
-                z = p.grad.mul_(1 / self.seen.count).add_(state["z"], alpha=self.keep)
+            z = state["z"] * self.keep
+            if p.grad is not None:
+                z.add_(p.grad, alpha=1 / self.seen.count)
             if self.gradient_row.anchor != 0:
                 z.add_(state["anchor"], alpha=float(self.gradient_row.anchor))
             zs.append(z)

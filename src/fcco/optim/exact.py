@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcco.checks import check_distinct, check_ids, check_probe, check_rows
+from fcco.checks import check_distinct, check_ids, check_probe, check_rows, check_z
 from fcco.faults import Faults
 from fcco.objective import Objective
 from fcco.oracle import Oracle, Pull
@@ -88,6 +88,9 @@ class ExactPass:
                     "the closures of an exact pass gave other samples when called again: they must "
                     "be deterministic given the RNG state"
                 )
+        faults = Faults()
+        check_z(faults, gradients)
+        faults.settle()
         return Exact(exact, samples, gradients, self.value_queries, self.gradient_queries)
 
     def _respond(self, k: int, probe: Probe, derivative: Tensor | None) -> Pull | None:
@@ -116,7 +119,7 @@ class ExactPass:
             return None
         u = values if self.rows is None else self.rows[probe.blocks]
         if self.project:
-            u = objective.feasible(u, probe.blocks)
+            u = objective.feasible(u.clone(), probe.blocks)
         slopes = slope(objective, u, probe.blocks)
         check_rows(faults, slopes, probe.blocks, "slope of f in an exact pass (feasible?)")
         faults.settle()

@@ -1,6 +1,6 @@
 """What an optimizer remembers: creating it, and matching a saved state with a live one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -77,8 +77,11 @@ def build_table(
 
 
 def match_state(
-    live: Mapping[Tensor, dict[str, Any]], params: Iterable[Tensor], saved: Mapping[str, Any]
-) -> Pairs:
+    live: Mapping[Tensor, dict[str, Any]],
+    params: Iterable[Tensor],
+    saved: Mapping[str, Any],
+    fresh: Callable[[Tensor], dict[str, Tensor]],
+) -> tuple[Pairs, dict[Tensor, dict[str, Any]]]:
     """Pair every live tensor with its saved one, so that nothing is lost or reset in silence.
 
     A ``ValueError`` names what does not fit.
@@ -87,6 +90,8 @@ def match_state(
         live: ``optimizer.state``.
         params: all parameters in the order of the groups.
         saved: a ``state_dict``.
+        fresh: makes the state of a parameter that has none here but had one when it was saved
+            (it was frozen at first); these are returned beside the pairs.
     """
     params = list(params)
     ids = list(chain.from_iterable(group["params"] for group in saved["param_groups"]))
@@ -107,15 +112,19 @@ def match_state(
     _pair(pairs, {"progress": ours["progress"]}, {"progress": theirs["progress"]}, "", ours)
     if "table" in ours:
         _pair(pairs, ours["table"], theirs["table"], "table.", ours["table"])
+    thawed: dict[Tensor, dict[str, Any]] = {}
     for number, (key, p) in enumerate(zip(ids, params, strict=True)):
-        if p not in live:
-            continue
-        mine = {name: value for name, value in live[p].items() if name not in SHARED}
+        state = live.get(p, None)
+        if state is None:
+            if not saved["state"].get(key):
+                continue
+            state = thawed[p] = dict(fresh(p))
+        mine = {name: value for name, value in state.items() if name not in SHARED}
         other = {
             name: value for name, value in saved["state"].get(key, {}).items() if name not in SHARED
         }
-        _pair(pairs, mine, other, f"parameter {number}: ", live[p])
-    return pairs
+        _pair(pairs, mine, other, f"parameter {number}: ", state)
+    return pairs, thawed
 
 
 def copy_state(pairs: Pairs) -> None:

@@ -84,7 +84,7 @@ class Observation:
     def _first_look(self, probe: Probe, values: Tensor) -> _MicroBatch:
         check_ids(self.faults, probe.blocks, self.objective.num_blocks)
         ids = probe.blocks.clamp(0, self.objective.num_blocks - 1)
-        old = self.objective.feasible(values, ids)
+        old = self.objective.feasible(values.clone(), ids)  # it may project in place
         if self.table is None:
             unvisited = torch.ones_like(values[:, :1], dtype=torch.bool)
         else:
@@ -103,7 +103,7 @@ class Observation:
                     )
                 return probe.pair.detach().to(self.dtype)
             case SlopeAt.VALUE:
-                return self.objective.feasible(micro.values[point], micro.ids)
+                return self.objective.feasible(micro.values[point].clone(), micro.ids)
             case SlopeAt.TABLE:
                 if self.table is None or not self.method.recalls(point):
                     return micro.old

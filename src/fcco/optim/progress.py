@@ -22,7 +22,7 @@ class Progress:
     @staticmethod
     def start() -> Tensor:
         """The counters of a new optimizer."""
-        return torch.zeros(5, dtype=torch.int64)
+        return torch.zeros(6, dtype=torch.int64)
 
     @property
     def step(self) -> int:
@@ -50,6 +50,15 @@ class Progress:
     @moved.setter
     def moved(self, moved: bool) -> None:
         self._counters[2] = moved
+
+    @property
+    def at_snapshot(self) -> bool:
+        """Whether the snapshot was taken where the model stands."""
+        return bool(self._counters[5])
+
+    @at_snapshot.setter
+    def at_snapshot(self, at: bool) -> None:
+        self._counters[5] = at
 
     @property
     def values(self) -> int:

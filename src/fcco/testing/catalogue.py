@@ -42,6 +42,12 @@ class Entry:
         """Whether it tracks u."""
         return self.equations["u"] is not None
 
+    @property
+    def points(self) -> int:
+        """Points that an ordinary step evaluates: the calls of its closure."""
+        tangent = self.equations["u"] == "MSVR-SP"  # counted as a value, but not a point
+        return self.values // (2 if self.affine else 1) - tangent
+
     def build(
         self,
         params: Iterable[Any],
@@ -120,7 +126,7 @@ CATALOGUE: dict[str, Entry] = {
                 FreshPair,
                 {"version": version},
                 {"u": None, "z": z, "slope": "pair"},
-                values=version,
+                values=2 * version,  # both samples of a pair are evaluated
                 gradients=version,
             )
             for version, z in ((1, "momentum"), (2, "eqn:z"), (3, "eqn:z+"))

@@ -112,20 +112,20 @@ def _assert_same(a: Any, b: Any, where: str) -> None:
             _assert_same(x, y, f"{where}[{k}]")
     elif isinstance(a, Tensor):
         assert a.dtype == b.dtype, where
-        assert torch.equal(a.nan_to_num(), b.nan_to_num()), f"{where} changed"
+        assert torch.allclose(a, b, rtol=0, atol=0, equal_nan=True), f"{where} changed"
     else:
         assert a == b, f"{where}: {a} became {b}"
 
 
 def _points(entry: Entry, step: int, snapshot_every: int) -> tuple[int, int, int]:
     """Closure calls, value passes and gradient passes of step t, from the table of READING."""
-    single = entry.equations["u"] == "MSVR-SP"
+    pair = 2 if entry.affine else 1
     if step == 1:
-        return 1, 1, 1
-    values, gradients = entry.values, entry.gradients
+        return 1, pair, 1
+    points, values, gradients = entry.points, entry.values, entry.gradients
     if entry.anchored and (step - 1) % snapshot_every == 0:
-        values, gradients = values - 1, gradients - 1
-    return values - single, values, gradients
+        points, values, gradients = points - 1, values - pair, gradients - 1
+    return points, values, gradients
 
 
 def calls_and_queries(entry: Entry) -> None:

@@ -1,10 +1,10 @@
 """``python -m fcco.testing.smoke``: does an installed wheel work, beside torch alone?"""
 
 import importlib.util
+from importlib.metadata import version
 
 import torch
 
-import fcco
 from fcco.testing.catalogue import CATALOGUE
 from fcco.testing.conformance import Job
 
@@ -19,7 +19,7 @@ def main() -> None:
             raise SystemExit(f"{entry.name} gave non-finite weights")
     extras = [name for name in ("numpy", "sklearn", "typer") if importlib.util.find_spec(name)]
     print(  # noqa: T201
-        f"fcco {fcco.__version__} works with torch {torch.__version__}; {len(CATALOGUE)} "
+        f"fcco {version('fcco')} works with torch {torch.__version__}; {len(CATALOGUE)} "
         f"optimizers stepped; extras present: {extras or 'none'}"
     )
 

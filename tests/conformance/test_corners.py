@@ -1,0 +1,490 @@
+"""Corners that a suite over all optimizers would miss."""
+
+import copy
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
+
+import fcco
+from fcco import MSVRM, SOX, ChangeBound, Probe
+from fcco.testing import CATALOGUE, Draw, Toy, flat, make_model
+from fcco.testing.conformance import Job, assert_unchanged, capture
+
+FAST = ["sox", "msvrm-v1-age", "msvrm-v2-theory", "msvrm-v3-age", "fresh-pair-v2"]
+
+
+def part(draw, *rows):
+    return Draw(*(t[list(rows)] for t in (draw.blocks, draw.samples, draw.pair)))
+
+
+def z_of(opt, model):
+    return flat(opt.state[p]["z"] for p in model.parameters())
+
+
+# An ordinary loss beside the compositional one -------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sox", "msvrm-v1-age", "msvrm-v2-age"])
+def test_loss_goes_through_the_gradient_row(name):
+    """With f = 0 what remains is the loss: momentum, or STORM, on its gradient."""
+
+    class Nothing(Toy):
+        def outer(self, u, blocks):
+            return 0.0 * u.sum(1)
+
+    problem, model, alpha, lr = Nothing(), make_model("network", 1), 0.3, 0.1
+    twin = make_model("network", 1)
+    opt = CATALOGUE[name].build(model.parameters(), problem, alpha=alpha, lr=lr)
+    generator = torch.Generator().manual_seed(0)
+    z = before = None
+    for _ in range(6):
+        draw = problem.draw(3, 2, generator)
+        x = torch.randn((8, 3), generator=generator, dtype=torch.float64)
+
+        def closure(draw=draw, x=x):
+            probe = problem.inner(model, draw)
+            return Probe(probe.blocks, probe.values, loss=model(x).square().mean())
+
+        def gradient(x=x):
+            return flat(torch.autograd.grad(twin(x).square().mean(), twin.parameters()))
+
+        opt.step(closure)
+        here, now = flat(twin.parameters()), gradient()
+        if z is None:
+            z = now
+        elif "v2" in name:
+            nn.utils.vector_to_parameters(before, twin.parameters())
+            z = now + (1 - alpha) * (z - gradient())
+        else:
+            z = (1 - alpha) * z + alpha * now
+        before = here
+        nn.utils.vector_to_parameters(here - lr * z, twin.parameters())
+        torch.testing.assert_close(
+            flat(model.parameters()), flat(twin.parameters()), rtol=1e-12, atol=1e-12
+        )
+
+
+def test_uneven_micro_batches_weigh_their_losses_by_blocks():
+    problem = Toy()
+    draw = problem.draw(4, 2, torch.Generator().manual_seed(0))
+    x = torch.randn((2, 5, 3), dtype=torch.float64)
+    ends = []
+    for split in (False, True):
+        model = make_model("network", 1)
+        opt = SOX(model.parameters(), problem, lr=0.1, alpha=0.5, beta=0.5)
+
+        def closure(rows, losses, model=model):
+            def call():
+                probe = problem.inner(model, part(draw, *rows))
+                loss = sum(w * model(x[k]).square().mean() for k, w in losses)
+                return Probe(probe.blocks, probe.values, loss=loss)
+
+            return call
+
+        if split:
+            opt.step([closure([0, 1, 2], [(0, 1.0)]), closure([3], [(1, 1.0)])])
+        else:
+            opt.step(closure([0, 1, 2, 3], [(0, 0.75), (1, 0.25)]))
+        ends.append(flat(model.parameters()))
+    torch.testing.assert_close(*ends, rtol=1e-12, atol=1e-12)
+
+
+def test_uneven_chunks_of_a_snapshot_weigh_their_losses_by_samples():
+    problem = Toy(3, 1, inner_size=4, affine=True)
+    model = make_model("network", 1)
+    opt = MSVRM(model.parameters(), problem, version=3, lr=0.1, alpha=0.5, beta=0.5)
+    everything = problem.everything()
+
+    def chunk(columns, scale):
+        def call():
+            samples = everything.samples[:, columns]
+            values = problem.values(model, everything.blocks, samples)
+            loss = scale * model(problem.x[0]).square().mean()
+            return Probe(everything.blocks, values, samples=len(columns), loss=loss)
+
+        return call
+
+    opt.snapshot([chunk([0, 1, 2], 1.0), chunk([3], 5.0)])
+    exact = problem.values(model, everything.blocks, everything.samples)
+    whole = (
+        problem.outer(exact, everything.blocks).mean()
+        + (0.75 * 1.0 + 0.25 * 5.0) * model(problem.x[0]).square().mean()
+    )
+    expected = flat(torch.autograd.grad(whole, model.parameters()))
+    anchor = flat(opt.state[p]["anchor"] for p in model.parameters())
+    torch.testing.assert_close(anchor, expected, rtol=1e-12, atol=1e-12)
+
+
+# Counting --------------------------------------------------------------------------------------
+
+
+def test_samples_may_differ_between_blocks():
+    job = Job(CATALOGUE["msvrm-v2-theory"]).run(2)
+    before, draw = job.opt.queries, job.draw()
+
+    def closure():
+        probe = job.inner(draw)
+        return Probe(probe.blocks, probe.values, samples=torch.tensor([1, 5, 10]))
+
+    job.opt.step(closure)
+    assert job.opt.queries.values - before.values == 2 * 16
+    assert job.opt.queries.gradients - before.gradients == 2 * 16
+
+
+def test_a_chunked_snapshot_counts_every_sweep():
+    """Blocks split over chunks: values twice at first, then once, totals being known."""
+    problem = Toy(4, 1, inner_size=6)
+    model = make_model("network", 1)
+    opt = MSVRM(model.parameters(), problem, version=3, lr=0.1, alpha=0.5, beta=0.5)
+    samples = problem.everything().samples
+    halves = [Draw(torch.arange(4), s, s) for s in samples.split(3, dim=1)]
+    calls = 0
+
+    def chunk(half):
+        def call():
+            nonlocal calls
+            calls += 1
+            return problem.inner(model, half)
+
+        return call
+
+    chunks = [chunk(half) for half in halves]
+    opt.snapshot(chunks)
+    assert (opt.queries.values, opt.queries.gradients, calls) == (48, 36, 4)
+    opt.snapshot(chunks)
+    assert (opt.queries.values, opt.queries.gradients, calls) == (48 + 24, 36 + 24, 6)
+
+
+class HostReads(TorchFunctionMode):
+    """Counts the calls that wait for the device, but for the counters, which live on the host."""
+
+    WAITING = {"tolist", "item", "__bool__", "__int__", "__float__", "nonzero", "cpu", "__index__"}
+
+    def __init__(self):
+        super().__init__()
+        self.reads = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        if name in self.WAITING:
+            caller = sys._getframe(1).f_code.co_filename
+            if not caller.endswith(("progress.py", "table.py")):
+                self.reads.append((name, caller))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize(
+    "update", [fcco.updates.Normalized(), fcco.updates.AMSGrad(radius=1.0)], ids=["norm", "amsgrad"]
+)
+def test_one_host_read_a_step(name, update):
+    job = Job(CATALOGUE[name], update=update).run(2)
+    draw = job.draw()
+    with HostReads() as host:
+        job.opt.step(lambda: job.inner(draw))
+    assert [read[0] for read in host.reads] == ["tolist"], host.reads
+
+
+# Gradients that share memory, parameters that come and go ---------------------------------------
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_parameters_whose_gradients_share_a_buffer(name):
+    """values = a + b gives both one buffer; a in-place operation on one would change the other."""
+    entry, results = CATALOGUE[name], []
+    for shared in (True, False):
+        problem = Toy(6, 1, affine=entry.affine)
+        torch.manual_seed(0)
+        a, b = (nn.Parameter(torch.randn(6, 1, dtype=torch.float64)) for _ in range(2))
+        opt = entry.build([a, b], problem, lr=0.1)
+        generator = torch.Generator().manual_seed(0)
+
+        def closure(blocks, xi, a=a, b=b, shared=shared):
+            both = a + b if shared else 1 * a + 1 * b
+            values = both[blocks].sin() if len(blocks) < 6 else both
+            return Probe(blocks, values * xi, pair=values * xi)
+
+        for _ in range(4):
+            blocks = torch.randperm(6, generator=generator)
+            xi = torch.rand((6, 1), generator=generator, dtype=torch.float64)
+            if opt.snapshot_due:
+                opt.snapshot(lambda xi=xi: closure(torch.arange(6), xi))
+            opt.step(lambda blocks=blocks, xi=xi: closure(blocks, xi))
+            assert opt.state[a]["z"].data_ptr() != opt.state[b]["z"].data_ptr()
+        results.append(torch.cat([a, b, opt.state[a]["z"], opt.state[b]["z"]]).detach())
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_freezing_and_thawing_keeps_the_points_right(name):
+    """A parameter frozen for a while differs from one whose lr was zero only in its z."""
+    job = Job(CATALOGUE[name], kind="network").run(3)
+    first = next(job.model.parameters())
+    first.requires_grad_(False)  # it is also the one that holds the table
+    job.run(3)
+    first.requires_grad_(True)
+    for point in job.opt.method.reach():
+        expected = first if point is fcco.Point.PREVIOUS else None
+        if expected is not None:
+            assert torch.equal(job.opt.state[first][point.value], expected.detach())
+    job.run(3)
+    state = copy.deepcopy(job.opt.state_dict())
+    other = Job(CATALOGUE[name], kind="network")
+    other.opt.load_state_dict(state)
+    assert other.opt.queries == job.opt.queries
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_parameter_frozen_when_built_resumes_with_its_state(name):
+    def build():
+        job = Job(CATALOGUE[name], kind="network")
+        params = list(job.model.parameters())
+        params[1].requires_grad_(False)
+        job.opt = job.entry.build(
+            params, job.problem, snapshot_every=5 if job.entry.anchored else None
+        )
+        return job, params[1]
+
+    job, frozen = build()
+    job.run(2)
+    frozen.requires_grad_(True)
+    before = capture(job.model, job.opt)
+    with pytest.raises(KeyError):  # an error does not even leave an empty state behind
+        job.opt.step(lambda: {}["no probe"])
+    assert_unchanged(before, job.model, job.opt)
+    job.run(3)
+    other, thawed = build()
+    other.model.load_state_dict(job.model.state_dict())
+    thawed.requires_grad_(True)
+    other.generator.set_state(job.generator.get_state())
+    other.opt.load_state_dict(copy.deepcopy(job.opt.state_dict()))
+    assert torch.equal(other.opt.state[thawed]["z"], job.opt.state[frozen]["z"])
+    job.run(4)
+    other.run(4)
+    assert torch.equal(job.w, other.w)
+
+
+def test_empty_parameters_are_fine():
+    problem, model = Toy(), make_model("network", 1)
+    empty = nn.Parameter(torch.zeros(0, dtype=torch.float64))
+    opt = SOX([*model.parameters(), empty], problem, lr=0.1, alpha=0.5, beta=0.5)
+    opt.step(lambda: problem.inner(model, problem.everything()))
+
+
+def test_sparse_gradients_are_refused_by_name():
+    table = nn.Embedding(6, 1, sparse=True).double()
+    problem = Toy()
+    opt = SOX(table.parameters(), problem, lr=0.1, alpha=0.5, beta=0.5)
+    blocks = torch.tensor([0, 3])
+    before = capture(table, opt)
+    with pytest.raises(ValueError, match="parameter 0 has a sparse gradient"):
+        opt.step(lambda: Probe(blocks, table(blocks)))
+    assert_unchanged(before, table, opt)
+
+
+def test_buffers_left_behind_by_a_moved_model_are_noticed():
+    problem, model = Toy(), make_model("network", 1)
+    elsewhere = [torch.zeros(2, device="meta")]
+    opt = SOX(model.parameters(), problem, lr=0.1, alpha=0.5, beta=0.5, buffers=elsewhere)
+    with pytest.raises(ValueError, match="after moving the model"):
+        opt.step(lambda: problem.inner(model, problem.everything()))
+
+
+# Snapshots -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["msvrm-v3-age", "fresh-pair-v3", "variant-v3"])
+def test_a_non_finite_full_gradient_is_not_kept(name):
+    job = Job(CATALOGUE[name])
+
+    def closure():
+        probe = job.inner(job.problem.everything())
+        probe.values.register_hook(lambda g: g * float("nan"))
+        return probe
+
+    before = capture(job.model, job.opt)
+    with pytest.raises(FloatingPointError, match="z of trainable parameters"):
+        job.opt.snapshot(closure)
+    assert_unchanged(before, job.model, job.opt)
+
+
+@pytest.mark.parametrize("name", ["msvrm-v3-age", "fresh-pair-v3"])
+def test_a_snapshot_taken_before_a_restart_is_a_point_of_its_own(name):
+    job = Job(CATALOGUE[name], kind="network").run(5)
+    job.snapshot()
+    with torch.no_grad():
+        for p in job.model.parameters():
+            p.add_(0.1)
+    job.opt.restart()
+    calls = job.calls
+    draw = job.draw()
+    job.opt.step(lambda: job.inner(draw))
+    assert job.calls - calls == 2  # the current point and the snapshot
+
+
+def test_an_objective_may_project_in_place():
+    class InPlace(Toy):
+        def feasible(self, u, blocks):
+            return u.clamp_(-0.2, 0.2)
+
+    ends = []
+    for cls in (InPlace, Toy):
+        problem, model = cls(box=0.2), make_model("network", 1)
+        opt = MSVRM(model.parameters(), problem, version=3, lr=0.1, alpha=0.5, beta=0.5)
+        generator = torch.Generator().manual_seed(0)
+        opt.snapshot(lambda: problem.inner(model, problem.everything()))  # noqa: B023
+        for _ in range(5):
+            draw = problem.draw(3, 2, generator)
+            opt.step(lambda: problem.inner(model, draw))  # noqa: B023
+        ends.append(flat(model.parameters()))
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
+
+
+# Precision -------------------------------------------------------------------------------------
+
+
+def test_bfloat16_gradients_of_two_points_are_combined_in_float32():
+    problem = Toy(4, 1, dtype=torch.float32)
+    model = make_model("network", 1).bfloat16()
+    alpha = 0.25
+    opt = MSVRM(model.parameters(), problem, version=2, lr=0.05, alpha=alpha, beta=0.5, initial=0.5)
+    generator = torch.Generator().manual_seed(0)
+
+    def gradient(draw, u):
+        values = problem.values(lambda x: model(x.bfloat16()), draw.blocks, draw.samples)
+        slopes = problem.slope(u[draw.blocks], draw.blocks).to(values.dtype)
+        return flat(torch.autograd.grad(values, model.parameters(), slopes)).float() / 2
+
+    u = u_before = torch.full((4, 1), 0.5)
+    z = before = None
+    for _ in range(4):
+        draw = problem.draw(2, 1, generator)
+        here = flat(model.parameters())
+        now = gradient(draw, u)
+        if z is None:
+            z = now
+        else:
+            nn.utils.vector_to_parameters(before, model.parameters())
+            z = (1 - alpha) * z + now - (1 - alpha) * gradient(draw, u_before)
+            nn.utils.vector_to_parameters(here.clone(), model.parameters())
+        opt.step(lambda: problem.inner(lambda x: model(x.bfloat16()), draw))  # noqa: B023
+        before, u_before, u = here, u, opt.table.read(torch.arange(4))
+        torch.testing.assert_close(z_of(opt, model), z, rtol=1e-6, atol=1e-6)
+
+
+def test_an_outer_autocast_keeps_no_cast_of_another_point():
+    problem = Toy(4, 1, dtype=torch.float32)
+    model = make_model("network", 1).float()
+    opt = MSVRM(model.parameters(), problem, version=2, lr=0.0, alpha=0.5, beta=0.5)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.ones(2, 3)
+    for _ in range(2):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(1.0)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            draw = problem.draw(2, 1, generator)
+            opt.estimate(lambda: problem.inner(model, draw))  # noqa: B023
+            seen = model(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(seen, model(x))
+
+
+# The safeguard ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["msvrm-v2-theory", "msvrm-v3-theory", "fresh-pair-v2"])
+def test_safeguard_does_nothing_at_small_steps_and_bounds_large_ones(name):
+    entry, alpha = CATALOGUE[name], 0.4
+
+    def run(lr, safeguard):
+        problem = Toy(affine=entry.affine)
+        model = make_model("network", 1)
+        opt = entry.build(model.parameters(), problem, lr=lr, alpha=alpha, safeguard=safeguard)
+        generator = torch.Generator().manual_seed(1)
+        if opt.snapshot_due:
+            opt.snapshot(lambda: problem.inner(model, problem.everything()))
+        for _ in range(6):
+            draw = problem.draw(3, 2, generator)
+            opt.step(lambda: problem.inner(model, draw))  # noqa: B023
+        return flat(model.parameters())
+
+    small, large = 1e-3, 3.0
+    torch.testing.assert_close(run(small, ChangeBound()), run(small, None), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(run(large, ChangeBound()), run(large, None), rtol=1e-3)
+
+
+def test_safeguard_zero_is_momentum_and_the_bound_is_met():
+    """ratio = 0 turns version 2 into momentum; else the correction is ratio alpha ||G|| long."""
+    problem, alpha = Toy(), 0.4
+    generator = torch.Generator().manual_seed(1)
+    draws = [problem.draw(3, 2, generator) for _ in range(3)]
+
+    def step_through(version, safeguard):
+        model = make_model("network", 1)
+        opt = MSVRM(
+            model.parameters(),
+            problem,
+            version=version,
+            lr=3.0,
+            alpha=alpha,
+            beta=0.5,
+            safeguard=safeguard,
+        )
+        zs = []
+        for draw in draws[:2]:
+            opt.step(lambda: problem.inner(model, draw))  # noqa: B023
+            zs.append(z_of(opt, model))
+        return zs
+
+    momentum, none = step_through(1, None)
+    torch.testing.assert_close(step_through(2, ChangeBound(ratio=0.0))[1], none)
+    bounded = step_through(2, ChangeBound(ratio=0.5))[1]
+    correction = bounded - none  # version 1 is the same without it
+    sample = (none - (1 - alpha) * momentum) / alpha
+    torch.testing.assert_close(correction.norm(), 0.5 * alpha * sample.norm())
+
+
+# Forward mode ----------------------------------------------------------------------------------
+
+
+def test_single_point_says_when_tangents_are_dropped():
+    class Opaque(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    problem, model = Toy(), make_model("network", 1)
+    opt = CATALOGUE["single-point-v1"].build(model.parameters(), problem)
+
+    def closure():
+        probe = problem.inner(model, problem.everything())
+        return Probe(probe.blocks, Opaque.apply(probe.values))
+
+    opt.step(closure)
+    before = capture(model, opt)
+    with pytest.raises(NotImplementedError, match="single_point=False"):
+        opt.step(closure)
+    assert_unchanged(before, model, opt)
+
+    anchor = torch.zeros(1, requires_grad=True)
+
+    def reentrant():
+        draw = problem.everything()
+
+        def values(_):
+            return problem.values(model, draw.blocks, draw.samples)
+
+        return Probe(draw.blocks, checkpoint(values, anchor, use_reentrant=True))
+
+    with pytest.raises(ValueError, match="drops forward-mode tangents"):
+        opt.step(reentrant)
+    assert_unchanged(before, model, opt)
