@@ -45,7 +45,7 @@ class Entry:
     @property
     def points(self) -> int:
         """Points that an ordinary step evaluates: the calls of its closure."""
-        tangent = self.equations["u"] == "MSVR-SP"  # counted as a value, but not a point
+        tangent = int(self.equations["u"] == "MSVR-SP")  # counted as a value, but not a point
         return self.values // (2 if self.affine else 1) - tangent
 
     def build(
