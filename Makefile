@@ -19,7 +19,7 @@ test: $(STAMP)
 	$(BIN)/coverage report --skip-covered --fail-under=95
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -q -m slow
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m slow
 
 lint: types imports
 	$(BIN)/ruff check .

@@ -59,17 +59,26 @@ class Trace:
     z: list[Tensor] = field(default_factory=list)
 
 
-def reference(problem: Toy, model: nn.Module, draws: Sequence[Draw], s: Settings) -> Trace:
-    """Run one method over the given draws, starting from the model's parameters."""
-    names, shapes, sizes = zip(
-        *((name, p.shape, p.numel()) for name, p in model.named_parameters()), strict=True
-    )
+def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Settings) -> Trace:
+    """Run one method over the given draws, starting from the parameters of linear layers."""
+    shapes = [q.shape for q in model.parameters()]
+    sizes = [q.numel() for q in model.parameters()]
     m, p, alpha, beta = problem.num_blocks, problem.inner_dim, s.alpha, s.beta
 
     def net(w: Tensor) -> Callable[[Tensor], Tensor]:
         parts = [part.view(shape) for part, shape in zip(w.split(sizes), shapes, strict=True)]
-        named = dict(zip(names, parts, strict=True))
-        return lambda x: torch.func.functional_call(model, named, (x,))
+
+        def forward(x: Tensor) -> Tensor:
+            weights = iter(parts)
+            for layer in model:
+                x = (
+                    x @ next(weights).T + next(weights)
+                    if isinstance(layer, nn.Linear)
+                    else layer(x)
+                )
+            return x
+
+        return forward
 
     def g(w: Tensor, blocks: Tensor, samples: Tensor) -> Tensor:
         return problem.values(net(w), blocks, samples).detach()
