@@ -106,6 +106,11 @@ class CompositionalOptimizer(BlockOptimizer):
         age = progress.step + 1 - progress.snapshot_step
         return self.snapshot_every is not None and age >= self.snapshot_every
 
+    @property
+    def at_snapshot(self) -> bool:
+        """Whether the last snapshot was taken where the model stands now."""
+        return self._progress.at_snapshot
+
     # The verbs ----------------------------------------------------------------------------------
 
     @torch.no_grad()

@@ -1,0 +1,205 @@
+"""Running a recipe: setting coefficients step by step, stages, and which iterate is returned."""
+
+import copy
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from fcco.objective import Objective
+from fcco.optim import CompositionalOptimizer
+from fcco.schedules.recipe import Recipe
+
+__all__ = ["Driver", "Output"]
+
+Output = Literal["last", "uniform", "average"]
+"""Which iterate a stage hands on: the last, one drawn uniformly, or the average."""
+
+
+class Driver:
+    """Sets the coefficients of every step as a recipe says, with a scheduler's verbs.
+
+        driver = Driver(opt, recipe)
+        for batch in loader:                      # recipe.num_steps of them
+            if driver.snapshot_due:
+                opt.snapshot(...)
+            opt.step(...)
+            driver.step()
+        driver.finish()
+
+    A stage that goes on from the last iterate keeps w_{t-1} and u_{t-2}: with unchanged
+    coefficients, stages are one long run bit for bit. With another ``output`` it starts from
+    (w, u, z) of one earlier index (for the average: w alone) and restarts the corrections.
+
+    Args:
+        opt: an optimizer with the recipe's method and step rule.
+        recipe: see ``RECIPES``.
+        output: which iterate each stage hands on, and ``finish`` leaves in the parameters.
+        seed: of the uniform choice.
+    """
+
+    def __init__(
+        self,
+        opt: CompositionalOptimizer,
+        recipe: Recipe,
+        *,
+        output: Output = "last",
+        seed: int = 0,
+    ) -> None:
+        if opt.method != recipe.method:
+            raise ValueError(f"{recipe.label} runs {recipe.method.name}, not {opt.method.name}")
+        if type(opt.update) is not type(recipe.update):
+            raise ValueError(
+                f"{recipe.label} steps with {type(recipe.update).__name__}, not "
+                f"{type(opt.update).__name__}"
+            )
+        if output not in ("last", "uniform", "average"):
+            raise ValueError(f'output must be "last", "uniform" or "average", got {output!r}')
+        self.opt = opt
+        self.recipe = recipe
+        self.output = output
+        self._generator = torch.Generator().manual_seed(seed)
+        self._done = 0
+        self._kept: dict[str, Any] = {}
+        self._set_coefficients()
+        self._visit()
+
+    @classmethod
+    def build(
+        cls,
+        recipe: Recipe,
+        params: ParamsT,
+        objective: Objective,
+        *,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        output: Output = "last",
+        seed: int = 0,
+    ) -> "Driver":
+        """The optimizer a recipe asks for (``driver.opt``), and its driver.
+
+        ``initial`` is the table from ``recipe.initial_samples`` samples a block, if you have it.
+        """
+        first = recipe.coefficients(1)
+        assert not isinstance(first.gamma, Tensor)
+        opt = CompositionalOptimizer(
+            params,
+            objective,
+            recipe.method,
+            recipe.update,
+            lr=first.lr,
+            alpha=first.alpha,
+            beta=first.beta,
+            gamma=first.gamma,
+            snapshot_every=recipe.snapshot_every,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=recipe.weight_decay,
+        )
+        return cls(opt, recipe, output=output, seed=seed)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps were taken."""
+        return self._done == self.recipe.num_steps
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether an exact pass is due before the next step: by period, or to open a stage."""
+        if self.finished or not self.opt.method.anchored:
+            return False
+        stage, step = self.recipe.locate(self._done + 1)
+        opens = step == 1 and self.recipe.stages[stage].exact
+        return self.opt.snapshot_due or (opens and not self.opt.at_snapshot)
+
+    def step(self) -> None:
+        """After ``opt.step``: hand over at the end of a stage, and set what the next step needs."""
+        if self.finished:
+            raise ValueError(f"{self.recipe.label} has no more than {self._done} steps")
+        self._keep_estimates()
+        self._done += 1
+        if not self.finished and self._done + 1 in self.recipe.starts:
+            self._hand_over()
+        if not self.finished:
+            self._set_coefficients()
+            self._visit()
+
+    def finish(self) -> None:
+        """Leave the output of the (last) stage in the parameters."""
+        if self.output != "last":
+            self._hand_over()
+
+    def get_last_lr(self) -> list[float]:
+        """The step size of each group, as torch's schedulers name it."""
+        return [group["lr"] for group in self.opt.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands; the recipe itself is code."""
+        return {
+            "label": self.recipe.label,
+            "done": self._done,
+            "generator": self._generator.get_state(),
+            "kept": copy.deepcopy(self._kept),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there; load the optimizer's own state as well."""
+        if state["label"] != self.recipe.label:
+            raise ValueError(f"the state is of {state['label']}, this runs {self.recipe.label}")
+        self._done = state["done"]
+        self._generator.set_state(state["generator"])
+        self._kept = copy.deepcopy(state["kept"])
+        if not self.finished:
+            self._set_coefficients()
+
+    # How --------------------------------------------------------------------------------------
+
+    def _set_coefficients(self) -> None:
+        c = self.recipe.coefficients(self._done + 1)
+        for group in self.opt.param_groups:
+            group.update(lr=c.lr, alpha=c.alpha, beta=c.beta, gamma=c.gamma)
+
+    def _params(self) -> list[Tensor]:
+        return [p for group in self.opt.param_groups for p in group["params"]]
+
+    @torch.no_grad()
+    def _visit(self) -> None:
+        """At w_t, before step t: keep it with probability 1/t of the stage, or average it in."""
+        if self.output == "last":
+            return
+        _, t = self.recipe.locate(self._done + 1)
+        if t == 1:
+            self._kept = {}
+        if self.output == "average":
+            if t == 1:
+                self._kept["w"] = [p.detach().clone() for p in self._params()]
+            else:
+                for mean, p in zip(self._kept["w"], self._params(), strict=True):
+                    mean.lerp_(p.detach(), 1 / t)
+        elif t * torch.rand((), generator=self._generator, dtype=torch.float64) < 1:
+            self._kept = {"w": [p.detach().clone() for p in self._params()], "waits": True}
+
+    def _keep_estimates(self) -> None:
+        """After step t: u_t and z_t belong to the w_t that was kept."""
+        if self._kept.pop("waits", False):
+            state = self.opt.state
+            self._kept["z"] = [state[p]["z"].clone() for p in self._params() if p in state]
+            if self.opt.table is not None:
+                self._kept["table"] = copy.deepcopy(self.opt.table.buffers)
+
+    @torch.no_grad()
+    def _hand_over(self) -> None:
+        """Start from the stage's output; the last iterate needs nothing done."""
+        if self.output == "last":
+            return
+        for p, w in zip(self._params(), self._kept["w"], strict=True):
+            p.copy_(w)
+        if "z" in self._kept:
+            owners = [p for p in self._params() if p in self.opt.state]
+            for p, z in zip(owners, self._kept["z"], strict=True):
+                self.opt.state[p]["z"].copy_(z)
+        if "table" in self._kept and self.opt.table is not None:
+            self.opt.table.buffers.update(copy.deepcopy(self._kept["table"]))
+        self.opt.restart()

@@ -1,0 +1,83 @@
+"""What a theorem prescribes: a method, a step rule, and coefficients for every step."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+from fcco.coefficients import Coefficients
+from fcco.methods import Method
+from fcco.updates import Update
+
+__all__ = ["Recipe", "Stage"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of steps with one rule for their coefficients.
+
+    Args:
+        num_steps: T, or T_s of a stage.
+        coefficients: of step t = 1 .. num_steps of this stage.
+        exact: whether an exact pass is taken at its start.
+    """
+
+    num_steps: int
+    coefficients: Callable[[int], Coefficients]
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that is needed to run a theorem.
+
+    Args:
+        label: the paper's label.
+        method: see ``fcco.methods``.
+        update: the step rule.
+        stages: one for an ordinary theorem, several for a stage-wise one.
+        snapshot_every: I, for version 3.
+        initial_samples: inner samples behind each row of u_1; None: the first visit fills it
+            (version 3: the first snapshot does).
+        first_samples: inner samples per block behind z_1.
+        weight_decay: mu of a convex problem F + (mu/2) ||w||^2: with a plain step, decoupled decay
+            is the step along z + mu w.
+
+    Examples:
+        >>> from fcco.schedules import RECIPES
+        >>> recipe = RECIPES["new:2"](m=100, B1=10, T=10_000)
+        >>> recipe.method.name, round(recipe.coefficients(1).beta, 4)
+        ('msvrm-v2', 0.01)
+    """
+
+    label: str
+    method: Method
+    update: Update
+    stages: tuple[Stage, ...]
+    snapshot_every: int | None = None
+    initial_samples: int | None = None
+    first_samples: int = 1
+    weight_decay: float = 0.0
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of all stages together."""
+        return sum(stage.num_steps for stage in self.stages)
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The step, from 1, at which each stage begins."""
+        ends = accumulate(stage.num_steps for stage in self.stages)
+        return (1, *(end + 1 for end in ends))[:-1]
+
+    def locate(self, t: int) -> tuple[int, int]:
+        """The stage that step t belongs to, from 0, and the step within it, from 1."""
+        if not 1 <= t <= self.num_steps:
+            raise ValueError(f"step {t} lies outside 1..{self.num_steps} of {self.label}")
+        stage = bisect_right(self.starts, t) - 1
+        return stage, t - self.starts[stage] + 1
+
+    def coefficients(self, t: int) -> Coefficients:
+        """lr, alpha, beta and gamma of step t = 1 .. num_steps."""
+        stage, step = self.locate(t)
+        return self.stages[stage].coefficients(step)
