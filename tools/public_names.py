@@ -19,6 +19,8 @@ PACKAGES = (
     "fcco.methods",
     "fcco.objectives",
     "fcco.optim",
+    "fcco.problems",
+    "fcco.schedules",
     "fcco.testing",
     "fcco.updates",
 )

@@ -1,6 +1,6 @@
 """fcco: finite-sum coupled compositional optimization, min_w (1/m) sum_i f_i(g_i(w)), in torch."""
 
-from fcco import data, methods, objectives, updates
+from fcco import data, methods, objectives, problems, schedules, updates
 from fcco.batch import TaskBatch
 from fcco.coefficients import Coefficients, Weights
 from fcco.objective import Objective
@@ -34,5 +34,7 @@ __all__ = [
     "data",
     "methods",
     "objectives",
+    "problems",
+    "schedules",
     "updates",
 ]

@@ -36,9 +36,11 @@ RUNNABLE = {
         label: RECIPES[label](m=M, B1=B1, T=STEPS, **({"n": 4} if "3" in label else {}))
         for label in (
             *("new:1", "new:1/linear", "thm:1", "thm:2", "new:2", "new:2/linear"),
-            *("new:2/literal", "thm:3", "new:3", "new:3/linear", "new:3/literal", "adam"),
+            *("new:2/literal", "thm:3", "new:3", "new:3/linear", "new:3/literal"),
         )
     },
+    # a small delta makes the first steps, uncorrected, so long that rounding grows
+    "adam": RECIPES["adam"](m=M, B1=B1, T=STEPS, delta=0.1, beta2=0.9),
     "age": plain(methods.MSVRM_V2, gamma="age"),
     "storm": plain(methods.MSVRM_V1, gamma="storm"),
     "single-point": plain(methods.SINGLE_POINT_V2),
@@ -98,7 +100,7 @@ def test_sweep_is_the_optimizer(name):
 
 
 def close(a, b):
-    torch.testing.assert_close(a, b.detach(), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(a, b.detach(), rtol=1e-10, atol=1e-12)
 
 
 def test_traces_measure_what_they_say():

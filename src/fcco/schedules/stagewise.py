@@ -1,4 +1,10 @@
-"""Theorems 7 to 12: stage-wise methods for PL and convex objectives, which halve a target gap."""
+"""Theorems 7 to 12: stage-wise methods for PL and convex objectives, which halve a target gap.
+
+Each takes ``epsilon_0``, the gap F(w_1) - F_* at the start (an upper bound will do), and goes on
+from stage to stage with (w, u, z) of the last index. For a convex objective without the PL
+condition the paper adds (mu/2) ||w||^2 with mu = epsilon/D: ``convex=True`` asks for the step along
+z + mu w, outside the estimator, mu w being known exactly.
+"""
 
 import math
 
@@ -8,11 +14,6 @@ from fcco.schedules.recipe import Recipe
 from fcco.updates import Plain
 
 __all__ = ["new_4", "new_5", "new_6", "thm_4", "thm_4_plus", "thm_6"]
-
-# Each takes ``epsilon_0``, the gap F(w_1) - F_* at the start (an upper bound will do), and goes on
-# from stage to stage with (w, u, z) of the last index. For a convex objective without the PL
-# condition the paper adds (mu/2)||w||^2 with mu = epsilon/D: ``convex=True`` asks for the step
-# along z + mu w, outside the estimator, mu w being known exactly.
 
 
 def thm_4(

@@ -1,0 +1,106 @@
+"""``fcco rates``: measure every theorem, resume where it stopped, and say which rates appear."""
+
+import json
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fcco.experiments.rates import QUESTIONS, Cell, measure
+from fcco.experiments.results import Results
+from fcco.experiments.verdicts import Verdict, plot_verdict, verdicts
+
+__all__ = ["cells", "show_rates"]
+
+
+def cells(*, quick: bool, only: list[str]) -> list[Cell]:
+    """What is to be run, the longest first so that the cores stay busy to the end."""
+    unknown = [key for key in only if key not in QUESTIONS]
+    if unknown:
+        raise ValueError(f"unknown question {unknown[0]!r}; there are: {', '.join(QUESTIONS)}")
+    runs = 16 if quick else 64
+    sizes = {
+        "T": [2**k for k in (range(7, 12) if quick else range(9, 15))],
+        "m": [8, 16, 32] if quick else [8, 16, 32, 64],
+        "stages": [6 if quick else 8],
+        "accuracy": [2, 4, 6] if quick else [2, 4, 6, 8],
+    }
+    result = [
+        Cell(key, x, runs)
+        for key, question in QUESTIONS.items()
+        if not only or key in only
+        for x in sizes[question.size]
+    ]
+    return sorted(result, key=lambda cell: -cell.x)
+
+
+def show_rates(*, quick: bool, only: list[str], output: Path, workers: int | None) -> None:
+    """Run what is missing, then the table and a figure for each question."""
+    console = Console()
+    wanted = cells(quick=quick, only=only)
+    results = Results(output / "cells.jsonl")
+    missing = [cell for cell in wanted if cell.name not in results]
+    try:
+        _run(missing, results, console, workers or os.cpu_count() or 1)
+    except KeyboardInterrupt:
+        console.print("interrupted; the same command goes on from here")
+    names = {cell.name for cell in wanted}
+    found = verdicts(record for name, record in results.records.items() if name in names)
+    console.print(_table(found))
+    for verdict in found:
+        plot_verdict(verdict, output / f"{verdict.key}.png")
+    records = [verdict.as_record() for verdict in found]
+    (output / "rates.json").write_text(json.dumps(records, indent=1) + "\n")
+    console.print(f"figures, rates.json and the single runs are in {output}")
+
+
+def _run(missing: list[Cell], results: Results, console: Console, workers: int) -> None:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    context = multiprocessing.get_context("spawn")
+    with (
+        Progress(*columns, console=console) as progress,
+        ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool,
+    ):
+        task = progress.add_task("measuring", total=len(missing))
+        futures = [pool.submit(measure, cell) for cell in missing]
+        try:
+            for future in as_completed(futures):
+                results.add(future.result())
+                progress.advance(task)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _table(found: list[Verdict]) -> Table:
+    table = Table(box=box.SIMPLE, title="Exponents ± half a 95 % interval over resampled seeds")
+    for name in ("thm", "quantity", "vs"):
+        table.add_column(name, no_wrap=True)
+    for name in ("claimed", "measured"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for v in found:
+        table.add_row(
+            v.theorem,
+            v.quantity,
+            v.axis,
+            "" if v.claimed is None else f"{v.claimed:+.2f}",
+            f"{v.measured.slope:+.2f} ± {(v.measured.high - v.measured.low) / 2:.2f}",
+            v.word,
+        )
+    return table

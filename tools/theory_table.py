@@ -1,0 +1,28 @@
+"""Writes the table of docs/theory.md from the results of `fcco rates`.
+
+python tools/theory_table.py docs/results/rates/rates.json
+"""
+
+import json
+import sys
+from pathlib import Path
+
+
+def main(path: Path) -> str:
+    rows = [
+        "| theorem | quantity | against | claimed | measured (95 %) | verdict | figure |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in json.loads(path.read_text()):
+        fit = r["measured"]
+        figure = f"[{r['key']}](results/rates/{r['key']}.png)"
+        rows.append(
+            f"| {r['theorem']} | {r['quantity']} | {r['axis']} | {r['claimed']:+.2f} "
+            f"| {fit['slope']:+.2f} ({fit['low']:+.2f}, {fit['high']:+.2f}) | {r['word']} "
+            f"| {figure} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main(Path(sys.argv[1])))
