@@ -8,6 +8,7 @@ import typer
 from fcco import __version__
 from fcco.cli.demo import show_demo
 from fcco.cli.rates import show_rates
+from fcco.cli.study import show_study
 from fcco.experiments.demo import WORK
 
 __all__ = ["app"]
@@ -78,3 +79,22 @@ def rates(
     interrupted measurement goes on with the same command.
     """
     show_rates(quick=quick, only=only or [], output=output, workers=workers)
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="gamma, stability or network.")],
+    output: Annotated[
+        Path, typer.Option(help="Where results are written; the same place resumes.")
+    ] = Path("runs/studies"),
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
+    ] = None,
+) -> None:
+    """What the theorems leave open, measured.
+
+    gamma: the tracking error of each correction over step sizes, m/B1, alpha and beta.
+    stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
+    network: the same for a small network on digits. A star marks a run that did not get anywhere.
+    """
+    show_study(name, output=output, workers=workers)

@@ -1,17 +1,13 @@
 """``fcco rates``: measure every theorem, resume where it stopped, and say which rates appear."""
 
 import json
-import multiprocessing
-import os
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-import torch
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fcco.cli.pool import run_jobs
 from fcco.experiments.rates import QUESTIONS, Cell, measure
 from fcco.experiments.results import Results
 from fcco.experiments.verdicts import Verdict, plot_verdict, verdicts
@@ -46,10 +42,7 @@ def show_rates(*, quick: bool, only: list[str], output: Path, workers: int | Non
     wanted = cells(quick=quick, only=only)
     results = Results(output / "cells.jsonl")
     missing = [cell for cell in wanted if cell.name not in results]
-    try:
-        _run(missing, results, console, workers or os.cpu_count() or 1)
-    except KeyboardInterrupt:
-        console.print("interrupted; the same command goes on from here")
+    run_jobs(missing, measure, results, console=console, workers=workers)
     names = {cell.name for cell in wanted}
     found = verdicts(record for name, record in results.records.items() if name in names)
     console.print(_table(found))
@@ -58,33 +51,6 @@ def show_rates(*, quick: bool, only: list[str], output: Path, workers: int | Non
     records = [verdict.as_record() for verdict in found]
     (output / "rates.json").write_text(json.dumps(records, indent=1) + "\n")
     console.print(f"figures, rates.json and the single runs are in {output}")
-
-
-def _run(missing: list[Cell], results: Results, console: Console, workers: int) -> None:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    context = multiprocessing.get_context("spawn")
-    with (
-        Progress(*columns, console=console) as progress,
-        ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool,
-    ):
-        task = progress.add_task("measuring", total=len(missing))
-        futures = [pool.submit(measure, cell) for cell in missing]
-        try:
-            for future in as_completed(futures):
-                results.add(future.result())
-                progress.advance(task)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def _table(found: list[Verdict]) -> Table:

@@ -104,7 +104,7 @@ def _linear(label: str, **options: Any) -> Callable[..., Any]:
     return run
 
 
-def _convex(label: str, **options: Any) -> Callable[..., Any]:
+def _convex(label: str, phi: str = "log-cosh", **options: Any) -> Callable[..., Any]:
     """The gap of a convex, not strongly convex objective at accuracy 2^-k, against the samples.
 
     F + (mu/2) ||w||^2 with mu = epsilon / D is run stage-wise; the gap is F's own.
@@ -112,7 +112,7 @@ def _convex(label: str, **options: Any) -> Callable[..., Any]:
 
     def run(power: int, runs: int, seed: int) -> tuple[list[float], Tensor]:
         finite = "n" in options
-        problem = PhaseNoise(M, phi="log-cosh", inner_size=N if finite else None, isotropic=True)
+        problem = PhaseNoise(M, phi=phi, inner_size=N if finite else None, isotropic=True)
         epsilon = 2.0 ** -(power / 2)
         recipe = RECIPES[label](
             m=M, B1=B1, mu=epsilon, epsilon=epsilon, epsilon_0=1.0, convex=True, **options
@@ -274,6 +274,15 @@ QUESTIONS: dict[str, Question] = dict(
             _along_the_run("new:3/linear", "gradient", "quadratic", n=N),
         ),
         _question(
+            "error-6-literal",
+            "6 literal",
+            _ERROR,
+            0.0,
+            "T",
+            _along_the_run("new:3/literal", "error", "quadratic", n=N),
+            control=True,
+        ),
+        _question(
             "norm-13",
             "13",
             _NORM,
@@ -292,6 +301,9 @@ QUESTIONS: dict[str, Question] = dict(
         _accuracy("7", -1 / 3, _convex("thm:4", c_eta=0.3, c_T=2, larger=True)),
         _accuracy("8", -1 / 2, _convex("thm:4+", c_eta=0.3, c_T=2)),
         _accuracy("9", -1.0, _convex("thm:6", n=N, c_eta=0.3, c_T=2)),
+        _accuracy("10", -1 / 3, _convex("new:4", "quadratic")),
+        _accuracy("11", -1 / 2, _convex("new:5", "quadratic", c_eta=0.1)),
+        _accuracy("12", -1.0, _convex("new:6", "quadratic", n=N, c_eta=0.3, c_T=8)),
     ]
 )
 """What is measured, by key."""

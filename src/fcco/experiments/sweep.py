@@ -12,6 +12,7 @@ from fcco.methods import SlopeAt
 from fcco.point import Point
 from fcco.problems import PhaseNoise
 from fcco.recursion import advance
+from fcco.safeguard import ChangeBound
 from fcco.schedules import Recipe, Stage
 from fcco.updates import Normalized, Plain
 from fcco.updates.adam import SecondMoment
@@ -46,7 +47,17 @@ class Sweep:
     step. ``draw`` may be replaced to prescribe the samples.
     """
 
-    def __init__(self, problem: PhaseNoise, recipe: Recipe, *, blocks: int, runs: int, seed: int):
+    def __init__(
+        self,
+        problem: PhaseNoise,
+        recipe: Recipe,
+        *,
+        blocks: int,
+        runs: int,
+        seed: int,
+        safeguard: ChangeBound | None = None,
+    ) -> None:
+        self.safeguard = safeguard
         self.problem, self.recipe, self.blocks, self.runs = problem, recipe, blocks, runs
         self.method = recipe.method
         self.generator = torch.Generator().manual_seed(seed)
@@ -137,6 +148,11 @@ class Sweep:
 
         now = pull(Point.CURRENT)
         changes = {point: now - pull(point) for point in gradient_row.points()}
+        if self.safeguard is not None and Point.PREVIOUS in changes:
+            sizes = (x.norm(dim=1, keepdim=True) for x in (now, changes[Point.PREVIOUS]))
+            damp = self.safeguard.scale(c.alpha, *sizes)
+            damped = gradient_row.since_previous * damp
+            gradient_row = replace(gradient_row, since_previous=damped)
         z = advance(self.z, keep, gradient_row, now, changes, self.anchor)
         looked = {Point.CURRENT} | gradient_row.points()
         u = self.u

@@ -1,5 +1,8 @@
 """Problems whose constants, gradients and optimum are known: for theory and for tests."""
 
+from fcco.problems.invariant_logistic import InvariantLogistic
+from fcco.problems.linear_cox import LinearCox
 from fcco.problems.phase_noise import PHI, PhaseNoise, Phi
+from fcco.problems.policy_evaluation import PolicyEvaluation
 
-__all__ = ["PHI", "PhaseNoise", "Phi"]
+__all__ = ["PHI", "InvariantLogistic", "LinearCox", "PhaseNoise", "Phi", "PolicyEvaluation"]

@@ -1,0 +1,184 @@
+"""Two questions the theorems leave open: which gamma, and where versions 2 and 3 are stable."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fcco import methods
+from fcco.data import block_loader, exact_pass, exact_value, load_digits
+from fcco.experiments.demo import make_network
+from fcco.experiments.sweep import Sweep
+from fcco.objectives import MultiTaskAUC
+from fcco.optim import MSVRM, SOX, CompositionalOptimizer
+from fcco.problems import PhaseNoise
+from fcco.safeguard import ChangeBound
+from fcco.schedules import Recipe
+from fcco.schedules.formulas import constant
+from fcco.updates import Adam, Normalized, Plain
+
+__all__ = ["STUDIES", "Case", "run_case", "summary"]
+
+STEPS, RUNS = 600, 32
+
+
+@dataclass(frozen=True)
+class Case:
+    """One setting of a study."""
+
+    study: str
+    name: str
+    options: dict[str, Any]
+
+
+def gamma_cases() -> Iterator[Case]:
+    """Versions 1 and 2 over step sizes, m/B1, alpha and beta."""
+    for version, m, lr, alpha, beta in itertools.product(
+        (1, 2), (20, 100), (0.003, 0.03, 0.3), (0.05, 0.3), (0.1, 0.5)
+    ):
+        name = f"v{version} m/B1={m // 4} lr={lr} alpha={alpha} beta={beta}"
+        options = {"version": version, "m": m, "lr": lr, "alpha": alpha, "beta": beta}
+        yield Case("gamma", name, options)
+
+
+def run_gamma(
+    *, version: int, m: int, lr: float, alpha: float, beta: float, runs: int = RUNS
+) -> dict[str, float]:
+    """The tracking error ||u - g(w)||^2 / m under each gamma, the mean over seeds."""
+    method = {1: methods.MSVRM_V1, 2: methods.MSVRM_V2}[version]
+    problem = PhaseNoise(m, noise=0.5, distinct=20)
+    errors = {}
+    for gamma in ("theory", "storm", "age", 0.0):
+        stage = constant(STEPS, lr=lr, alpha=alpha, beta=beta, gamma=gamma)
+        recipe = Recipe("gamma", method, Plain(), (stage,), initial_samples=1)
+        traces = Sweep(problem, recipe, blocks=4, runs=runs, seed=0).run()
+        error = float(traces.tracking.mean())
+        errors["average" if gamma == 0.0 else str(gamma)] = error if error == error else math.inf
+    return errors
+
+
+def stability_cases(study: str) -> Iterator[Case]:
+    """Methods over alpha, step rules, step sizes and the safeguard."""
+    sizes = {
+        "plain": (0.03, 0.3, 1.0),
+        "normalized": (0.003, 0.03, 0.3),
+        "adam": (0.003, 0.03, 0.3),
+    }
+    for method, rule, alpha in itertools.product(
+        ("v1", "v2", "v3"), ("plain", "normalized", "adam"), (0.03, 0.1, 0.5)
+    ):
+        for lr, guard in itertools.product(sizes[rule], (False, True)):
+            if guard and method == "v1":
+                continue
+            name = f"{method} {rule} alpha={alpha} lr={lr} {'guarded' if guard else 'bare'}"
+            options = {"method": method, "rule": rule, "alpha": alpha, "lr": lr, "guard": guard}
+            yield Case(study, name, options)
+
+
+_RULES = {"plain": Plain, "normalized": Normalized, "adam": Adam}
+
+
+def run_stability(
+    *, method: str, rule: str, alpha: float, lr: float, guard: bool, runs: int = RUNS
+) -> dict[str, float]:
+    """On the synthetic family: the mean of ||grad F|| over the run, relative to the start."""
+    version = {"v1": methods.MSVRM_V1, "v2": methods.MSVRM_V2, "v3": methods.MSVRM_V3}[method]
+    problem = PhaseNoise(40, noise=1.0, inner_size=8, distinct=20)
+    stage = constant(STEPS, lr=lr, alpha=alpha, beta=alpha if alpha < 0.5 else 0.5, gamma="age")
+    every = 100 if version.anchored else None
+    recipe = Recipe("stability", version, _RULES[rule](), (stage,), snapshot_every=every)
+    safeguard = ChangeBound() if guard else None
+    sweep = Sweep(problem, recipe, blocks=4, runs=runs, seed=0, safeguard=safeguard)
+    start = float(problem.gradient(problem.start).norm())
+    ratio = float(sweep.run().gradient.mean()) / start
+    return {"gradient": ratio if ratio == ratio else math.inf}
+
+
+def run_network(
+    *, method: str, rule: str, alpha: float, lr: float, guard: bool, steps: int = 250
+) -> dict[str, float]:
+    """On digits as 10 AUC tasks: the exact objective after some steps (0.5 is where all start)."""
+    train, _ = load_digits()
+    objective, model = MultiTaskAUC(10), make_network(0)
+    scale = {"plain": 10.0, "normalized": 1.0, "adam": 1.0}[rule]  # the objective's own scale
+    common: dict[str, Any] = {
+        "lr": lr * scale,
+        "alpha": alpha,
+        "beta": alpha,
+        "update": _RULES[rule](),
+    }
+    opt: CompositionalOptimizer
+    if method == "sox":
+        opt = SOX(model.parameters(), objective, **common)
+    else:
+        opt = MSVRM(
+            model.parameters(),
+            objective,
+            version=int(method[1]),
+            safeguard=ChangeBound() if guard else None,
+            snapshot_every=60 if method == "v3" else None,
+            **common,
+        )
+    loader = block_loader(
+        train, objective, blocks_per_step=5, samples_per_block=64, num_steps=steps
+    )
+    try:
+        for batch in loader:
+            if opt.snapshot_due:
+                opt.snapshot(exact_pass(model, train, objective))
+            opt.step(lambda batch=batch: objective.inner(model, batch))  # type: ignore[misc]
+    except FloatingPointError:
+        return {"objective": math.inf}
+    with torch.no_grad():
+        return {"objective": exact_value(model, train, objective)}
+
+
+_RUNS: dict[str, Callable[..., dict[str, float]]] = {
+    "gamma": run_gamma,
+    "stability": run_stability,
+    "network": run_network,
+}
+
+STUDIES: dict[str, Callable[[], list[Case]]] = {
+    "gamma": lambda: list(gamma_cases()),
+    "stability": lambda: list(stability_cases("stability")),
+    "network": lambda: list(stability_cases("network")),
+}
+"""The studies by name, each the list of its cases."""
+
+
+def run_case(case: Case) -> dict[str, Any]:
+    """Run one case; the record that is stored."""
+    return {"name": case.name, **case.options, **_RUNS[case.study](**case.options)}
+
+
+def summary(study: str, records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Rows of a table, the first its heading."""
+    if study == "gamma":
+        rows: list[tuple[str, ...]] = [("gamma", "best in", "mean / best", "worst / best")]
+        for gamma in ("theory", "storm", "age", "average"):
+            ratios = [r[gamma] / min(r[g] for g in _GAMMAS) for r in records]
+            mean = math.exp(sum(math.log(min(x, 1e6)) for x in ratios) / len(ratios))
+            best = sum(x == 1 for x in ratios)
+            worst = max(ratios)
+            rows.append((gamma, f"{best}/{len(records)}", f"{mean:.2f}", f"{worst:.3g}"))
+        return rows
+    quantity = "gradient" if study == "stability" else "objective"
+    bound = 0.9 if study == "stability" else 0.1
+    rows = [("method", "rule", "alpha", f"{quantity}, by step size", "with ChangeBound")]
+    groups: dict[tuple[str, ...], dict[bool, list[str]]] = {}
+    for r in records:
+        key = (r["method"], r["rule"], str(r["alpha"]))
+        mark = "" if r[quantity] < bound else "*"
+        groups.setdefault(key, {}).setdefault(r["guard"], []).append(f"{r[quantity]:.3g}{mark}")
+    rows += [
+        (*key, "  ".join(both[False]), "  ".join(both.get(True, [])))
+        for key, both in groups.items()
+    ]
+    return rows
+
+
+_GAMMAS = ("theory", "storm", "age", "average")
