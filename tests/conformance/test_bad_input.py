@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fcco
 from fcco import Probe
 from fcco.testing import CATALOGUE, Toy, make_model
-from fcco.testing.conformance import Job, assert_unchanged, capture
+from fcco.testing.job import Job, assert_unchanged, capture
 
 NAN, INF = float("nan"), float("inf")
 

@@ -5,7 +5,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from fcco.testing import CATALOGUE
-from fcco.testing.conformance import Job
+from fcco.testing.job import Job
 
 
 @pytest.mark.slow

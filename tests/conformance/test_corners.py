@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 import fcco
 from fcco import MSVRM, SOX, ChangeBound, Probe
 from fcco.testing import CATALOGUE, Draw, Toy, flat, make_model
-from fcco.testing.conformance import Job, assert_unchanged, capture
+from fcco.testing.job import Job, assert_unchanged, capture
 
 FAST = ["sox", "msvrm-v1-age", "msvrm-v2-theory", "msvrm-v3-age", "fresh-pair-v2"]
 

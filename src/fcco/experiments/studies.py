@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -129,7 +130,7 @@ def run_network(
         for batch in loader:
             if opt.snapshot_due:
                 opt.snapshot(exact_pass(model, train, objective))
-            opt.step(lambda batch=batch: objective.inner(model, batch))  # type: ignore[misc]
+            opt.step(partial(objective.inner, model, batch))
     except FloatingPointError:
         return {"objective": math.inf}
     with torch.no_grad():

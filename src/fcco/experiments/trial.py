@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -96,7 +97,7 @@ def run_contender(
     for batch in loader:
         if opt.snapshot_due:
             opt.snapshot(exact_pass(model, data, objective, chunk_size=sizes.chunk_size))
-        opt.step(lambda batch=batch: objective.inner(model, batch))  # type: ignore[misc]
+        opt.step(partial(objective.inner, model, batch))
         if not monitor.after_step(opt.queries.work):
             break
     return Trial(contender.name, opt.queries, monitor.seconds, monitor.curve)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fcco.schedules import nonconvex, stagewise
+from fcco.schedules import literal, nonconvex, stagewise
 from fcco.schedules.driver import Driver
 from fcco.schedules.recipe import Recipe, Stage
 
@@ -15,11 +15,11 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
     "thm:2": nonconvex.thm_2,
     "new:2": nonconvex.new_2,
     "new:2/linear": nonconvex.new_2_linear,
-    "new:2/literal": nonconvex.new_2_literal,
+    "new:2/literal": literal.new_2_literal,
     "thm:3": nonconvex.thm_3,
     "new:3": nonconvex.new_3,
     "new:3/linear": nonconvex.new_3_linear,
-    "new:3/literal": nonconvex.new_3_literal,
+    "new:3/literal": literal.new_3_literal,
     "thm:4": stagewise.thm_4,
     "thm:4+": stagewise.thm_4_plus,
     "thm:6": stagewise.thm_6,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fcco.coefficients import Coefficients, Gamma
 from fcco.schedules.recipe import Stage
 
-__all__ = ["alpha_in_range", "beta_in_range", "check", "constant", "halvings"]
+__all__ = ["alpha_in_range", "beta_in_range", "ceil_root", "check", "constant", "halvings"]
 
 
 def check(**sizes: float | None) -> None:
@@ -47,6 +47,16 @@ def alpha_in_range(alpha: float) -> float:
         1.0
     """
     return min(1.0, alpha)
+
+
+def ceil_root(number: float) -> int:
+    """The ceiling of the cube root, exact for cubes in spite of rounding.
+
+    Examples:
+        >>> ceil_root(1000), ceil_root(1001)
+        (10, 11)
+    """
+    return math.ceil(math.cbrt(number) - 1e-9)
 
 
 def constant(

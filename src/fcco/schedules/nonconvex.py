@@ -1,11 +1,10 @@
 """Theorems 1 to 6 and 13: stationary points of smooth objectives."""
 
 import math
-from dataclasses import replace
 
 from fcco import methods
 from fcco.coefficients import Coefficients
-from fcco.schedules.formulas import alpha_in_range, beta_in_range, check, constant
+from fcco.schedules.formulas import alpha_in_range, beta_in_range, ceil_root, check, constant
 from fcco.schedules.recipe import Recipe, Stage
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
 
@@ -15,10 +14,8 @@ __all__ = [
     "new_1_linear",
     "new_2",
     "new_2_linear",
-    "new_2_literal",
     "new_3",
     "new_3_linear",
-    "new_3_literal",
     "thm_1",
     "thm_2",
     "thm_3",
@@ -185,7 +182,7 @@ def new_2(*, m: int, B1: int, T: int) -> Recipe:
         methods.MSVRM_V2,
         Normalized(),
         (stage,),
-        initial_samples=_ceil_root(B1 * T / m),
+        initial_samples=ceil_root(B1 * T / m),
         first_samples=max(1, math.ceil(T ** (1 / 3) / m)),
     )
 
@@ -204,7 +201,7 @@ def new_2_linear(*, m: int, B1: int, T: int) -> Recipe:
         methods.FRESH_PAIR_V2,
         Normalized(),
         (stage,),
-        first_samples=_ceil_root(B1 * T),
+        first_samples=ceil_root(B1 * T),
     )
 
 
@@ -274,38 +271,3 @@ def new_3_linear(*, m: int, B1: int, T: int, n: int) -> Recipe:
     return Recipe(
         "new:3/linear", methods.FRESH_PAIR_V3, Normalized(), (stage,), snapshot_every=every
     )
-
-
-def new_2_literal(*, m: int, B1: int, T: int) -> Recipe:
-    """Theorem 4, affine slopes, as printed: beta = 1, gamma = 0. An experiment, not a method.
-
-    The table then holds one stale sample a block, and the proof bounds the difference of two
-    different samples by O(eta^2): ||z - grad F|| does not fall with T. See ``new:2/linear``.
-    """
-    check(m=m, B1=B1, T=T)
-    rate = B1 ** (1 / 3) * T ** (-2 / 3)
-    stage = constant(T, lr=rate, alpha=alpha_in_range(rate))
-    first = _ceil_root(B1 * T)
-    return Recipe("new:2/literal", methods.MSVRM_V2, Normalized(), (stage,), initial_samples=first)
-
-
-def new_3_literal(*, m: int, B1: int, T: int, n: int) -> Recipe:
-    """Theorem 6, affine slopes, as printed: u is the last sample. An experiment, not a method.
-
-    See ``new:3/linear``.
-    """
-    check(m=m, B1=B1, T=T, n=n)
-    stage = constant(
-        T,
-        lr=math.sqrt(B1 / T) * (m * n) ** (-1 / 4),
-        alpha=alpha_in_range(B1 / (m * n)),
-        exact=True,
-    )
-    method = replace(methods.MSVRM_V3, name="msvrm-v3-literal", inner=methods.SOX.inner)
-    every = math.ceil(m * n / B1)
-    return Recipe("new:3/literal", method, Normalized(), (stage,), snapshot_every=every)
-
-
-def _ceil_root(number: float) -> int:
-    """ceil of the cube root, exact for cubes in spite of rounding."""
-    return math.ceil(math.cbrt(number) - 1e-9)

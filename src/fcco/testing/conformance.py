@@ -9,6 +9,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,104 +18,11 @@ from torch import Tensor, nn
 from fcco.optim import CompositionalOptimizer
 from fcco.probe import Probe
 from fcco.testing.catalogue import Entry, flat
+from fcco.testing.job import Job, assert_same, assert_unchanged, capture
 from fcco.testing.toy import Draw, Toy, make_model
 from fcco.updates import Adam, AMSGrad
 
-__all__ = ["CHECKS", "Job", "assert_unchanged", "capture"]
-
-
-class Job:
-    """A problem, a model with BatchNorm and dropout, an optimizer and a stream of draws."""
-
-    def __init__(self, entry: Entry, *, kind: str = "batchnorm", blocks: int = 3, **options: Any):
-        torch.manual_seed(0)
-        self.entry = entry
-        self.problem = Toy(6, 2, affine=entry.affine)
-        self.model = make_model(kind, 2)
-        self.blocks = blocks
-        self.calls = 0
-        self.generator = torch.Generator().manual_seed(7)
-        options.setdefault("snapshot_every", 5 if entry.anchored else None)
-        self.opt = entry.build(
-            options.pop("params", self.model.parameters()),
-            self.problem,
-            lr=0.05,
-            alpha=0.4,
-            beta=0.3,
-            buffers=self.model.buffers(),
-            **options,
-        )
-
-    def draw(self) -> Draw:
-        """The next draw."""
-        return self.problem.draw(self.blocks, 2, self.generator)
-
-    def inner(self, draw: Draw) -> Probe:
-        """The closure's body."""
-        self.calls += 1
-        return self.problem.inner(self.model, draw)
-
-    def snapshot(self) -> None:
-        """Take a snapshot if one is due."""
-        if self.opt.snapshot_due:
-            self.opt.snapshot(lambda: self.inner(self.problem.everything()))
-
-    def step(self, draw: Draw | None = None) -> Tensor:
-        """One step."""
-        self.snapshot()
-        draw = draw or self.draw()
-        return self.opt.step(lambda: self.inner(draw))
-
-    def run(self, steps: int) -> "Job":
-        """Several steps."""
-        for _ in range(steps):
-            self.step()
-        return self
-
-    @property
-    def w(self) -> Tensor:
-        """All parameters."""
-        return flat(self.model.parameters())
-
-
-def capture(model: nn.Module, opt: CompositionalOptimizer) -> dict[str, Any]:
-    """Deep copies of all that an error must leave alone.
-
-    Examples:
-        >>> from fcco.testing import CATALOGUE
-        >>> job = Job(CATALOGUE["sox"])
-        >>> sorted(capture(job.model, job.opt))
-        ['model', 'optimizer', 'rng']
-    """
-    return copy.deepcopy(
-        {
-            "model": model.state_dict(),
-            "optimizer": opt.state_dict(),
-            "rng": torch.get_rng_state(),
-        }
-    )
-
-
-def assert_unchanged(before: dict[str, Any], model: nn.Module, opt: CompositionalOptimizer) -> None:
-    """Everything is bit for bit as it was, and ``.grad`` is empty."""
-    _assert_same(before, capture(model, opt), "")
-    assert all(p.grad is None for p in model.parameters()), ".grad is not empty"
-
-
-def _assert_same(a: Any, b: Any, where: str) -> None:
-    if isinstance(a, dict):
-        assert a.keys() == b.keys(), where
-        for key in a:
-            _assert_same(a[key], b[key], f"{where}.{key}")
-    elif isinstance(a, list):
-        assert len(a) == len(b), where
-        for k, (x, y) in enumerate(zip(a, b, strict=True)):
-            _assert_same(x, y, f"{where}[{k}]")
-    elif isinstance(a, Tensor):
-        assert a.dtype == b.dtype, where
-        assert torch.allclose(a, b, rtol=0, atol=0, equal_nan=True), f"{where} changed"
-    else:
-        assert a == b, f"{where}: {a} became {b}"
+__all__ = ["CHECKS"]
 
 
 def _points(entry: Entry, step: int, snapshot_every: int) -> tuple[int, int, int]:
@@ -172,7 +80,7 @@ def snapshot_leaves_no_trace(entry: Entry) -> None:
         return
     before = copy.deepcopy((job.model.state_dict(), torch.get_rng_state()))
     job.opt.snapshot(lambda: job.inner(job.problem.everything()))
-    _assert_same(list(before), [job.model.state_dict(), torch.get_rng_state()], "")
+    assert_same(list(before), [job.model.state_dict(), torch.get_rng_state()], "")
     assert all(p.grad is None for p in job.model.parameters())
 
 
@@ -188,7 +96,7 @@ def _resumes(entry: Entry, carry: Callable[[Job, Job], None], **options: Any) ->
     torch.set_rng_state(rng)
     other.run(6)
     assert torch.equal(job.w, other.w)
-    _assert_same(job.opt.state_dict(), other.opt.state_dict(), "")
+    assert_same(job.opt.state_dict(), other.opt.state_dict(), "")
 
 
 def state_dict_resumes(entry: Entry) -> None:
@@ -212,7 +120,7 @@ def loading_copies(entry: Entry) -> None:
     other.opt.load_state_dict(state)
     kept = copy.deepcopy(state)
     other.run(3)
-    _assert_same(kept["state"], job.opt.state_dict()["state"], "")
+    assert_same(kept["state"], job.opt.state_dict()["state"], "")
 
 
 def distributed_state_dict_resumes(entry: Entry) -> None:
@@ -256,7 +164,7 @@ def lost_state_is_an_error(entry: Entry) -> None:
     bad.append(sgd.state_dict())
     for state in bad:
         before = capture(job.model, job.opt)
-        _expect(ValueError, lambda state=state: job.opt.load_state_dict(state))  # type: ignore[misc]
+        _expect(ValueError, partial(job.opt.load_state_dict, state))
         assert_unchanged(before, job.model, job.opt)
 
 
@@ -306,7 +214,7 @@ def follows_schedulers(entry: Entry) -> None:
     if opt.snapshot_due:
         opt.snapshot(lambda: job.problem.inner(layers, job.problem.everything()))
     for draw in (job.draw(), job.draw()):
-        opt.step(lambda draw=draw: job.problem.inner(layers, draw))  # type: ignore[misc]
+        opt.step(partial(job.problem.inner, layers, draw))
     assert torch.equal(flat(still), before[0])
     assert not torch.equal(flat(moving), before[1])
 
@@ -338,7 +246,7 @@ def frozen_and_unused_parameters(entry: Entry) -> None:
     if opt.snapshot_due:
         opt.snapshot(lambda: closure(job.problem.everything()))
     for draw in (job.draw(), job.draw(), job.draw()):
-        opt.step(lambda draw=draw: closure(draw))  # type: ignore[misc]
+        opt.step(partial(closure, draw))
     assert flat(opt.state[p]["z"] for p in [*job.model.parameters(), extra]).isfinite().all()
     assert not torch.equal(extra.detach(), torch.zeros(2, dtype=torch.float64))
 
@@ -363,7 +271,7 @@ def bfloat16_parameters(entry: Entry) -> None:
     for _ in range(4):
         draw = job.draw()
         job.step(draw)
-        opt.step(lambda draw=draw: closure(draw))  # type: ignore[misc]
+        opt.step(partial(closure, draw))
     restored = build()
     restored.load_state_dict(opt.state_dict())
     for p in model.parameters():
@@ -396,7 +304,7 @@ def bfloat16_autocast(entry: Entry) -> None:
                 opt.snapshot(lambda: closure(problem.everything()))
             for _ in range(4):
                 draw = job.draw()
-                opt.step(lambda draw=draw: closure(draw))  # type: ignore[misc]
+                opt.step(partial(closure, draw))
 
         if around:
             with cast:
@@ -421,7 +329,7 @@ def estimate_then_any_optimizer(entry: Entry) -> None:
         job.step(draw)
         torch.manual_seed(step)
         twin.snapshot()
-        twin.opt.estimate(lambda: twin.inner(draw))  # noqa: B023
+        twin.opt.estimate(partial(twin.inner, draw))
         for p in twin.model.parameters():
             assert p.grad is not None
             z = twin.opt.state[p]["z"]
@@ -435,7 +343,7 @@ def estimate_then_any_optimizer(entry: Entry) -> None:
     for _ in range(5):
         other.snapshot()
         draw = other.draw()
-        other.opt.estimate(lambda: other.inner(draw))  # noqa: B023
+        other.opt.estimate(partial(other.inner, draw))
         adamw.step()
     assert not torch.equal(before, other.w)
     assert other.w.isfinite().all()
@@ -473,7 +381,7 @@ def compiled_models(entry: Entry) -> None:
         job.step()
         twin.snapshot()
         draw = twin.draw()
-        twin.opt.step(lambda: twin.problem.inner(compiled, draw))  # noqa: B023
+        twin.opt.step(partial(twin.problem.inner, compiled, draw))
         seen.append(graphs)
     torch.testing.assert_close(job.w, twin.w, rtol=1e-12, atol=1e-12)
     assert seen[-1] == seen[3], f"recompiled: {seen}"

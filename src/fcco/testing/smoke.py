@@ -6,7 +6,7 @@ from importlib.metadata import version
 import torch
 
 from fcco.testing.catalogue import CATALOGUE
-from fcco.testing.conformance import Job
+from fcco.testing.job import Job
 
 __all__ = ["main"]
 
