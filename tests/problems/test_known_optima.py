@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from fcco import SOX, FreshPair
-from fcco.problems import InvariantLogistic, LinearCox, PolicyEvaluation
+from fcco.problems import InvariantLogistic, LinearCox, PhaseNoise, PolicyEvaluation
 
 
 class Vector(nn.Module):
@@ -132,3 +132,17 @@ def test_refusals():
         PolicyEvaluation(9, discount=1.0)
     with pytest.raises(ValueError, match="at least one"):
         LinearCox(torch.zeros(3, 1), torch.arange(3), torch.zeros(3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("name", [*PROBLEMS, "phase noise", "phase noise, non-convex"])
+def test_smoothness_bounds_the_gradient_and_mu_the_curvature(name):
+    if name in PROBLEMS:
+        problem, dim = PROBLEMS[name](), 3
+        curvature = torch.linalg.eigvalsh(torch.func.hessian(problem.value)(problem.w_star))
+        assert 0 < problem.mu <= float(curvature[0]) * (1 + 1e-9)
+        assert problem.mu < problem.smoothness
+    else:
+        problem, dim = PhaseNoise(12, phi="non-convex" if "non" in name else "log-cosh"), 4
+    for w, v in torch.randn((50, 2, dim), dtype=torch.float64):
+        change = (problem.gradient(w) - problem.gradient(v)).norm()
+        assert change <= problem.smoothness * (w - v).norm() * (1 + 1e-9)

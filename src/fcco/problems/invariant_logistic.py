@@ -75,3 +75,13 @@ class InvariantLogistic(Objective):
     def optimum(self) -> float:
         """F_*."""
         return float(self.value(self.w_star))
+
+    @property
+    def smoothness(self) -> float:
+        """L of grad F: a quarter of the largest eigenvalue of X^T X / m."""
+        return float(torch.linalg.eigvalsh(self.x.T @ self.x / self.num_blocks)[-1]) / 4
+
+    @property
+    def mu(self) -> float:
+        """The least curvature at the optimum: F is strongly convex near it, not everywhere."""
+        return float(torch.linalg.eigvalsh(torch.func.hessian(self.value)(self.w_star))[0])

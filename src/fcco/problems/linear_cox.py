@@ -86,3 +86,14 @@ class LinearCox(Objective):
     def optimum(self) -> float:
         """F_*."""
         return float(self.value(self.w_star))
+
+    @property
+    def smoothness(self) -> float:
+        """L of grad F: its Hessian is a mean of covariances of features that lie in a ball."""
+        radius = (self.x - self.x.mean(0)).norm(dim=1).max()
+        return float(radius.square())
+
+    @property
+    def mu(self) -> float:
+        """The least curvature at the optimum: F is strongly convex near it, not everywhere."""
+        return float(torch.linalg.eigvalsh(torch.func.hessian(self.value)(self.w_star))[0])

@@ -211,6 +211,12 @@ class PhaseNoise(Objective):
         return float(self.value(self.w_star))
 
     @property
+    def smoothness(self) -> float:
+        """L of grad F: the bound on phi'' times the largest eigenvalue of A^T A / m."""
+        gram = self.a.T @ self.a / self.num_blocks
+        return self.phi.curvature * float(torch.linalg.eigvalsh(gram)[-1])
+
+    @property
     def mu(self) -> float:
         """The strong convexity of the quadratic family: the least eigenvalue of A^T A / m."""
         if not self.phi.affine:

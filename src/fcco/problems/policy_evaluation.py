@@ -92,6 +92,11 @@ class PolicyEvaluation(Objective):
         return float(self.value(self.w_star))
 
     @property
+    def smoothness(self) -> float:
+        """L of the gradient: the largest eigenvalue of A^T A / m."""
+        return float(torch.linalg.eigvalsh(self.a.T @ self.a / self.num_blocks)[-1])
+
+    @property
     def mu(self) -> float:
         """Strong convexity: the least eigenvalue of A^T A / m."""
         return float(torch.linalg.eigvalsh(self.a.T @ self.a / self.num_blocks)[0])
