@@ -1,20 +1,57 @@
-"""What a loader hands to an objective whose blocks are tasks."""
+"""What a data set hands to an objective: samples, and the part each of them plays."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-__all__ = ["TaskBatch"]
+__all__ = [
+    "AnchorBatch",
+    "Batch",
+    "GroupBatch",
+    "LabelBatch",
+    "PointBatch",
+    "TaskBatch",
+    "ViewBatch",
+]
 
 
-@dataclass(frozen=True)
-class TaskBatch:
-    """Samples of a few tasks.
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some blocks, and the samples of one forward pass.
 
     Args:
-        blocks: (B1,), the tasks.
-        inputs: B1 * s rows, s for each task in turn, its positives first.
+        blocks: (B1,), the probed blocks.
+        inputs: samples along the first dimension. As drawn these are positions in a data set,
+            which its ``collate`` replaces by the samples themselves.
+    """
+
+    blocks: Tensor
+    inputs: Tensor
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on ``device``."""
+        return self._each(lambda tensor: tensor.to(device))
+
+    def pin_memory(self) -> Self:
+        """The same batch in pinned memory; a ``DataLoader`` asks for it."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change: Any) -> Self:
+        tensors = {
+            field.name: change(value)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **tensors)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskBatch(Batch):
+    """Each task's own samples: B1 * s inputs, s for each task in turn, its positives first.
+
+    Args:
         positives: how many of the s samples of a task are positives.
 
     Examples:
@@ -22,10 +59,113 @@ class TaskBatch:
         torch.Size([4, 64])
     """
 
-    blocks: Tensor
-    inputs: Tensor
     positives: int
 
-    def to(self, device: torch.device | str) -> "TaskBatch":
-        """The same batch on ``device``."""
-        return replace(self, blocks=self.blocks.to(device), inputs=self.inputs.to(device))
+
+@dataclass(frozen=True, eq=False)
+class LabelBatch(Batch):
+    """Samples that all tasks share, as in a multi-label batch.
+
+    Args:
+        positive: (k, B1) booleans, whether sample j is a positive of the b-th block.
+        negative: (k, B1) booleans; where neither holds, the label is missing.
+        scale: (2, B1), the weight of one positive and of one negative of each task, so that chunks
+            of a data set average to the whole; None: means over the batch.
+
+    Examples:
+        >>> labels = torch.tensor([[True], [False]])
+        >>> LabelBatch(torch.tensor([0]), torch.zeros(2, 3), labels, ~labels).scale is None
+        True
+    """
+
+    positive: Tensor
+    negative: Tensor
+    scale: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class AnchorBatch(Batch):
+    """Anchors, one a block, and the partners each is compared with.
+
+    The inner value of block i is sum_j weights[i, j] phi(partner j, anchor i).
+
+    Args:
+        anchors: (B1,), positions of the anchors in ``inputs``.
+        partners: positions of the partners, (k,) if all anchors share them, else (B1, k).
+        weights: (B1, k) or (k,).
+        samples: partners behind each value, an int or an int64 tensor (B1,).
+        related: (B1, k) booleans, what the objective asks of a pair (same class, say).
+        columns: (B1,), the column of the model's output that scores each block; None: there is
+            one column.
+
+    Examples:
+        >>> batch = AnchorBatch(torch.tensor([7]), torch.rand(3, 5), anchors=torch.tensor([0]),
+        ...                     partners=torch.tensor([1, 2]), weights=torch.full((2,), 0.5),
+        ...                     samples=2)
+        >>> batch.to("cpu").partners.tolist()
+        [1, 2]
+    """
+
+    anchors: Tensor
+    partners: Tensor
+    weights: Tensor
+    samples: int | Tensor
+    related: Tensor | None = None
+    columns: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBatch(Batch):
+    """Samples that belong to one block each: groups, bags, constraints.
+
+    Args:
+        owner: (k,), which of ``blocks`` each sample belongs to, as a position in ``blocks``.
+        counts: (B1,), int64: the samples of each block; at least one.
+        targets: what belongs to each sample (a label), or None.
+
+    Examples:
+        >>> GroupBatch(torch.tensor([4, 9]), torch.zeros(3, 2), owner=torch.tensor([0, 1, 1]),
+        ...            counts=torch.tensor([1, 2])).counts.tolist()
+        [1, 2]
+    """
+
+    owner: Tensor
+    counts: Tensor
+    targets: Tensor | None = None
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean of ``values`` over each block's samples: (k, ...) to (B1, ...)."""
+        sums = values.new_zeros(len(self.blocks), *values.shape[1:])
+        counts = self.counts.view(-1, *[1] * (values.ndim - 1)).to(values.dtype)
+        return sums.index_add(0, self.owner, values) / counts
+
+
+@dataclass(frozen=True, eq=False)
+class PointBatch(Batch):
+    """One input a block, and how often an objective is to sample for it (latent variables).
+
+    Examples:
+        >>> PointBatch(torch.tensor([3]), torch.zeros(1, 8), samples=5).samples
+        5
+    """
+
+    samples: int
+
+
+@dataclass(frozen=True, eq=False)
+class ViewBatch(Batch):
+    """Pairs of views: ``inputs`` is the first view of each, ``second`` the other.
+
+    Args:
+        second: the second views, in the same order.
+        anchors: (B1,), which pair each block is about.
+        backward: (B1,) booleans: whether the block looks from the second view to the first.
+        partners: (k,), the pairs whose views are compared with.
+        weights: (B1, k).
+    """
+
+    second: Tensor
+    anchors: Tensor
+    backward: Tensor
+    partners: Tensor
+    weights: Tensor

@@ -51,6 +51,9 @@ def check_probe(faults: Faults, probe: Probe, point: Point) -> None:
     check_rows(faults, probe.values, probe.blocks, f"Probe.values at the {point.value} point")
     if probe.pair is not None:
         check_rows(faults, probe.pair, probe.blocks, f"Probe.pair at the {point.value} point")
+    if probe.log_scale is not None:
+        what = f"Probe.log_scale at the {point.value} point"
+        check_rows(faults, probe.log_scale.unsqueeze(1), probe.blocks, what)
     if probe.loss is not None:
         faults.add_finite(
             probe.loss,

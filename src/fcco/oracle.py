@@ -249,5 +249,11 @@ def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
         return probe, None  # for Probe.check to report
     values = forward_ad.unpack_dual(probe.values)
     tangent = values.tangent
-    plain = replace(probe, values=values.primal, pair=primal(probe.pair), loss=primal(probe.loss))
+    plain = replace(
+        probe,
+        values=values.primal,
+        pair=primal(probe.pair),
+        loss=primal(probe.loss),
+        log_scale=primal(probe.log_scale),
+    )
     return plain, None if tangent is None else tangent.detach().clone()

@@ -20,6 +20,8 @@ class Probe:
             they are what ``queries`` counts, and what weighs a block that an exact pass meets in
             several chunks.
         pair: shape (B1, p): values of an independent inner sample, needed by the fresh pair alone.
+        log_scale: shape (B1,), not differentiable: g_i = exp(log_scale) values, for a
+            ``ScaledObjective``; it applies to ``pair`` too.
         loss: a scalar ordinary loss added to the objective (cross-entropy, a regulariser).
 
     Examples:
@@ -32,6 +34,7 @@ class Probe:
     samples: int | Tensor = 1
     pair: Tensor | None = None
     loss: Tensor | None = None
+    log_scale: Tensor | None = None
 
     def check(self, *, inner_dim: int, device: torch.device) -> None:
         """Raise a ``ValueError`` that names the field whose type, shape or device is wrong.
@@ -49,6 +52,10 @@ class Probe:
             _check_tensor("pair", self.pair, (count, inner_dim), device, floating=True)
         if self.loss is not None:
             _check_tensor("loss", self.loss, (), device, floating=True)
+        if self.log_scale is not None:
+            _check_tensor("log_scale", self.log_scale, (count,), device, floating=True)
+            if self.log_scale.requires_grad:
+                raise ValueError("Probe.log_scale must be detached: it is a choice of units")
         if isinstance(self.samples, Tensor):
             _check_tensor("samples", self.samples, (count,), device)
             if self.samples.dtype != torch.int64:

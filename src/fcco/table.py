@@ -19,6 +19,11 @@ class BlockTable:
     All state lies in ``buffers``, a flat dictionary of tensors that the optimizer keeps in its
     ``state``, so that it travels with ``state_dict``. What a method does not need is not there.
 
+    Args:
+        buffers: the tensors.
+        scaled: the last column of a row is the log-scale of the first ``scaled`` ones; 0: there is
+            no log-scale (``fcco.rows``).
+
     Examples:
         >>> table = BlockTable.build(5, 1, dtype=torch.float32, device=torch.device("cpu"))
         >>> blocks = torch.tensor([3])
@@ -27,15 +32,17 @@ class BlockTable:
         [[0.0], [1.0]]
     """
 
-    def __init__(self, buffers: dict[str, Tensor]) -> None:
+    def __init__(self, buffers: dict[str, Tensor], *, scaled: int = 0) -> None:
         self.buffers = buffers
+        self.scaled = scaled
 
     @classmethod
     def build(
         cls,
         num_blocks: int,
-        inner_dim: int,
+        width: int,
         *,
+        scaled: int = 0,
         dtype: torch.dtype,
         device: torch.device,
         ages: bool = False,
@@ -48,7 +55,8 @@ class BlockTable:
 
         Args:
             num_blocks: m.
-            inner_dim: p.
+            width: of a row: p, or p + 1 with a log-scale.
+            scaled: how many leading columns have a log-scale in the last.
             dtype: of the rows.
             device: of the rows.
             ages: keep the step of each row's last visit (gamma = "age").
@@ -57,7 +65,7 @@ class BlockTable:
             snapshot: keep the rows as they were when the snapshot was taken.
             shrinks: rows shrink by 1 - beta in each step, which is applied when they are read.
         """
-        shape = (num_blocks, inner_dim)
+        shape = (num_blocks, width)
         buffers = {
             "rows": torch.zeros(shape, dtype=dtype, device=device),
             "visited": torch.zeros(num_blocks, dtype=torch.bool, device=device),
@@ -66,7 +74,7 @@ class BlockTable:
             buffers["last_visit"] = torch.zeros(num_blocks, dtype=torch.int32, device=device)
         if previous:
             buffers["overlay_blocks"] = torch.zeros(0, dtype=torch.int64, device=device)
-            buffers["overlay_rows"] = torch.zeros((0, inner_dim), dtype=dtype, device=device)
+            buffers["overlay_rows"] = torch.zeros((0, width), dtype=dtype, device=device)
         if anchor:
             buffers["anchor"] = torch.zeros(shape, dtype=dtype, device=device)
             buffers["samples"] = torch.zeros(num_blocks, dtype=torch.int64, device=device)
@@ -77,7 +85,7 @@ class BlockTable:
             # remembers the reading at which it was written.
             buffers["clock"] = torch.zeros(2, dtype=torch.float64)
             buffers["written"] = torch.zeros(num_blocks, dtype=torch.float64, device=device)
-        return cls(buffers)
+        return cls(buffers, scaled=scaled)
 
     @property
     def num_blocks(self) -> int:
@@ -95,14 +103,22 @@ class BlockTable:
         return self.buffers["rows"].device
 
     def read(self, blocks: Tensor) -> Tensor:
-        """u_t of ``blocks``, a copy; 0 where a block was never visited."""
+        """u_t of ``blocks``, a copy, (k, p); 0 where a block was never visited.
+
+        Of an objective that keeps log-scales, exp(scale) times the mantissas, which may overflow:
+        ``gather`` has both apart.
+        """
         blocks = torch.as_tensor(blocks, device=self.device)
         outside = (blocks < 0) | (blocks >= self.num_blocks)
         if outside.any():
             raise ValueError(
                 f"block ids {blocks[outside].tolist()} lie outside 0..{self.num_blocks - 1}"
             )
-        return self.gather(blocks)
+        rows = self.gather(blocks)
+        if not self.scaled:
+            return rows
+        factor = rows[:, -1:].exp()
+        return torch.cat([rows[:, : self.scaled] * factor, rows[:, self.scaled : -1]], dim=1)
 
     def gather(self, blocks: Tensor, point: Point = Point.CURRENT) -> Tensor:
         """The rows whose slopes belong to ``point``; ids are not checked.
@@ -114,7 +130,7 @@ class BlockTable:
             return self.buffers["snapshot"][blocks]
         rows = self.buffers["rows"][blocks]
         if "written" in self.buffers:
-            rows = rows * self._shrinkage(self.buffers["written"][blocks], point)
+            rows = self._shrunk(rows, self.buffers["written"][blocks], point)
         if point is Point.PREVIOUS and len(overlay := self.buffers["overlay_blocks"]):
             # u_{t-2} differs from u_{t-1} only on the rows that the last step wrote.
             place = torch.searchsorted(overlay, blocks).clamp_(max=len(overlay) - 1)
@@ -150,12 +166,9 @@ class BlockTable:
         self.buffers["rows"].index_copy_(0, blocks, new)
         self.buffers["visited"][blocks] = True
 
-    def fill(self, values: Tensor | float, *, step: int) -> None:
-        """Give every row a value, which counts as a visit at ``step``."""
-        if isinstance(values, Tensor):
-            self.buffers["rows"].copy_(values)
-        else:
-            self.buffers["rows"].fill_(values)
+    def fill(self, rows: Tensor, *, step: int) -> None:
+        """Give every row its value, or all the same one; it counts as a visit at ``step``."""
+        self.buffers["rows"].copy_(rows)
         self.buffers["visited"].fill_(True)
         if "last_visit" in self.buffers:
             self.buffers["last_visit"].fill_(step)
@@ -166,7 +179,7 @@ class BlockTable:
         """u_t of all blocks; O(m), for exact passes."""
         if "written" not in self.buffers:
             return self.buffers["rows"]
-        return self.buffers["rows"] * self._shrinkage(self.buffers["written"], Point.CURRENT)
+        return self._shrunk(self.buffers["rows"], self.buffers["written"], Point.CURRENT)
 
     def keep_snapshot(self, anchor: Tensor, samples: Tensor) -> None:
         """Keep the exact values of a snapshot and the rows as they are now."""
@@ -181,6 +194,9 @@ class BlockTable:
             if name != "clock":  # read by the host, and stays there
                 self.buffers[name] = tensor.to(device)
 
-    def _shrinkage(self, written: Tensor, point: Point) -> Tensor:
+    def _shrunk(self, rows: Tensor, written: Tensor, point: Point) -> Tensor:
         now = float(self.buffers["clock"][1 if point is Point.CURRENT else 0])
-        return torch.exp(now - written).unsqueeze(1).to(self.dtype)
+        factor = torch.exp(now - written).unsqueeze(1).to(self.dtype)
+        if self.scaled:
+            return torch.cat([rows[:, :-1] * factor, rows[:, -1:]], dim=1)
+        return rows * factor

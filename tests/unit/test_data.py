@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fcco.data import TaskData, block_loader, exact_pass, load_digits
-from fcco.data.loader import distinct
+from fcco.data.draws import distinct
 from fcco.objectives import MultiTaskAUC
 
 

@@ -1,83 +1,90 @@
 """Exact passes over a data set: the chunks that ``snapshot`` sums, and a value to monitor."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcco.data.tasks import TaskData
+from fcco.batch import Batch
+from fcco.data.blocks import BlockData
+from fcco.objective import Objective
 from fcco.probe import Closure, Probe
+from fcco.rows import rows_of
 
 __all__ = ["exact_pass", "exact_value"]
 
 
-class ChunkedObjective(Protocol):
-    """An objective whose exact inner values are sums over chunks of a data set."""
-
-    num_blocks: int
-
-    def partial(self, model: Any, inputs: Tensor, labels: Tensor, scale: Tensor) -> Probe:
-        """What one chunk adds."""
-
-    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """f_i(u^i)."""
-
-
 def exact_pass(
-    model: Callable[[Tensor], Tensor],
-    dataset: TaskData,
-    objective: ChunkedObjective,
-    *,
-    chunk_size: int = 1024,
+    model: Any, dataset: BlockData[Any], objective: Objective, *, chunk_size: int = 1024
 ) -> list[Closure]:
     """The closures of one exact pass, for ``opt.snapshot``.
 
-    Every chunk reports all tasks, scaled so that the average by samples over the chunks is the
-    exact inner value.
+    Args:
+        model: what ``objective.inner`` takes.
+        dataset: the samples and their blocks.
+        objective: the problem.
+        chunk_size: samples (or blocks, where each has many partners) of one closure.
 
     Examples:
+        >>> from fcco.data import TaskData
         >>> from fcco.objectives import MultiTaskAUC
         >>> data = TaskData.from_classes(torch.rand(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
         >>> closures = exact_pass(torch.nn.Linear(2, 3), data, MultiTaskAUC(3), chunk_size=4)
         >>> [closure().samples for closure in closures]
         [4, 2]
     """
-    if chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
-    weights = len(dataset) / torch.stack([dataset.positives, dataset.negatives]).double()
+    _check(dataset, objective, chunk_size)
 
-    def closure(start: int) -> Closure:
-        rows = slice(start, start + chunk_size)
+    def call(chunk: Batch) -> Probe:
+        return objective.inner(model, dataset.collate(chunk))
 
-        def call() -> Probe:
-            inputs, labels = dataset.inputs[rows], dataset.labels[rows]
-            scale = (weights / len(inputs)).to(inputs.dtype)
-            return objective.partial(model, inputs, labels, scale)
-
-        return call
-
-    return [closure(start) for start in range(0, len(dataset), chunk_size)]
+    return [partial(call, chunk) for chunk in dataset.chunks(chunk_size)]
 
 
 @torch.no_grad()
 def exact_value(
-    model: Callable[[Tensor], Tensor],
-    dataset: TaskData,
-    objective: ChunkedObjective,
-    *,
-    chunk_size: int = 1024,
+    model: Any, dataset: BlockData[Any], objective: Objective, *, chunk_size: int = 1024
 ) -> float:
     """F(w) on the data set, the number to monitor.
 
+    Each input passes the model once; the objective's pairs and means are then formed from the
+    outputs.
+
     Examples:
+        >>> from fcco.data import TaskData
         >>> from fcco.objectives import MultiTaskAUC
         >>> data = TaskData.from_classes(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]))
         >>> exact_value(lambda x: torch.zeros(len(x), 2), data, MultiTaskAUC(2))  # all scores 1/2
         0.5
     """
-    u = torch.zeros(())
-    for call in exact_pass(model, dataset, objective, chunk_size=chunk_size):
-        probe = call()
-        u = u + probe.values * (int(probe.samples) / len(dataset))
-    return float(objective.outer(u, torch.arange(objective.num_blocks)).mean())
+    _check(dataset, objective, chunk_size)
+    dataset, model = dataset.through(model, chunk_size)
+    form = rows_of(objective)
+    sums: Tensor | None = None
+    totals = torch.zeros(objective.num_blocks, 1, dtype=torch.float64)
+    loss = 0.0
+    for chunk in dataset.chunks(chunk_size):
+        probe = objective.inner(model, dataset.collate(chunk))
+        rows = form.of(probe, torch.promote_types(probe.values.dtype, torch.float32)).cpu()
+        counts = probe.samples_per_row().double().unsqueeze(1).cpu()
+        if sums is None:
+            sums = rows.new_zeros(objective.num_blocks, form.width)
+        blocks = probe.blocks.cpu()
+        sums[blocks] = form.add(sums[blocks], form.weigh(rows, counts.to(rows.dtype)))
+        totals[blocks] += counts
+        if probe.loss is not None:
+            loss += float(probe.loss) * float(counts.sum())
+    assert sums is not None
+    rows = form.weigh(sums, (1 / totals).to(sums.dtype))
+    value = form.outer(rows, torch.arange(objective.num_blocks)).mean()
+    return float(value) + loss / float(totals.sum())
+
+
+def _check(dataset: BlockData[Any], objective: Objective, chunk_size: int) -> None:
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
+    if objective.num_blocks != dataset.num_blocks:
+        raise ValueError(
+            f"the objective has {objective.num_blocks} blocks, the data set {dataset.num_blocks}"
+        )

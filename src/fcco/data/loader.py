@@ -1,108 +1,122 @@
-"""The stream of batches: B1 distinct blocks a step, fresh each time, resumable anywhere."""
+"""The stream of batches for training, loaded here or by worker processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
-from fcco.batch import TaskBatch
-from fcco.data.tasks import TaskData
+from fcco.batch import Batch
+from fcco.data.blocks import BlockData
+from fcco.data.sampler import BlockSampler
 from fcco.objective import Objective
 
-__all__ = ["BlockLoader", "block_loader", "distinct"]
+__all__ = ["BlockLoader", "block_loader"]
 
 
 class BlockLoader:
-    """Iterates over ``num_steps`` batches; an interrupted iteration goes on where it stopped.
+    """Iterates over a sampler's batches; an interrupted iteration goes on where it stopped.
 
-    It draws from a generator of its own, so neither the model nor anything else changes its
-    stream; ``state_dict`` holds the generator and the position. See ``block_loader``.
+    ``state_dict`` is the sampler's, at the batch handed out last, however far workers ran ahead.
+    See ``block_loader``.
     """
 
     def __init__(
-        self,
-        dataset: TaskData,
-        *,
-        blocks_per_step: int,
-        samples_per_block: int,
-        num_steps: int,
-        seed: int = 0,
+        self, sampler: BlockSampler, *, num_workers: int = 0, pin_memory: bool = False
     ) -> None:
-        if not 1 <= blocks_per_step <= dataset.num_blocks:
-            raise ValueError(
-                f"blocks_per_step must lie in 1..{dataset.num_blocks}, got {blocks_per_step}"
-            )
-        if samples_per_block < 2:
-            raise ValueError(
-                f"samples_per_block must be at least 2 (a positive and a negative), got "
-                f"{samples_per_block}"
-            )
-        if num_steps < 0:
-            raise ValueError(f"num_steps must not be negative, got {num_steps}")
-        self.dataset = dataset
-        self.blocks_per_step = blocks_per_step
-        self.samples_per_block = samples_per_block
-        self.num_steps = num_steps
-        self._generator = torch.Generator().manual_seed(seed)
-        self._step = 0
+        if num_workers < 0:
+            raise ValueError(f"num_workers must not be negative, got {num_workers}")
+        self.sampler = sampler
+        self.num_workers = num_workers
+        self.pin_memory = pin_memory
+
+    @property
+    def dataset(self) -> BlockData[Any]:
+        """The samples and their blocks."""
+        return self.sampler.dataset
 
     def __len__(self) -> int:
-        return self.num_steps
+        return len(self.sampler)
 
-    def __iter__(self) -> Iterator[TaskBatch]:
-        while self._step < self.num_steps:
-            self._step += 1
-            blocks = distinct(self.dataset.num_blocks, self.blocks_per_step, self._generator)
-            yield self.dataset.draw(blocks, self.samples_per_block, self._generator)
+    def __iter__(self) -> Iterator[Any]:
+        if self.num_workers == 0 and not self.pin_memory:
+            yield from map(self.dataset.collate, self.sampler)
+            return
+        loader: Iterable[Batch] = DataLoader(
+            _Collating(self.dataset),
+            batch_size=None,
+            sampler=_Ahead(self.sampler),
+            num_workers=self.num_workers,
+            pin_memory=self.pin_memory,
+        )
+        for batch in loader:
+            self.sampler.step += 1
+            yield batch
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands."""
-        return {"step": self._step, "generator": self._generator.get_state()}
+        return self.sampler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._step = state["step"]
-        self._generator.set_state(state["generator"])
+        self.sampler.load_state_dict(state)
 
 
-def distinct(num_blocks: int, count: int, generator: torch.Generator) -> Tensor:
-    """``count`` distinct ids below ``num_blocks``, uniformly, in O(count) when that is few.
+class _Collating(Dataset[Batch]):
+    """Reads the samples of a batch of positions, in a worker."""
 
-    Examples:
-        >>> ids = distinct(10**9, 5, torch.Generator().manual_seed(0))
-        >>> len(ids.unique())
-        5
-    """
-    if 4 * count > num_blocks:
-        return torch.randperm(num_blocks, generator=generator)[:count]
-    # The first distinct ids of an endless stream of uniform draws; a repetition is rare here.
-    ids: dict[int, None] = {}
-    while len(ids) < count:
-        ids.update(dict.fromkeys(torch.randint(num_blocks, (count,), generator=generator).tolist()))
-    return torch.tensor(list(ids)[:count])
+    def __init__(self, dataset: BlockData[Any]) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, batch: Batch) -> Batch:
+        collated: Batch = self.dataset.collate(batch)
+        return collated
+
+
+class _Ahead:
+    """The sampler's batches from where it stands, without moving it."""
+
+    def __init__(self, sampler: BlockSampler) -> None:
+        self.sampler = sampler
+
+    def __len__(self) -> int:
+        return self.sampler.num_steps - self.sampler.step
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(self.sampler.at, range(self.sampler.step + 1, self.sampler.num_steps + 1))
 
 
 def block_loader(
-    dataset: TaskData,
+    dataset: BlockData[Any],
     objective: Objective,
     *,
     blocks_per_step: int,
     samples_per_block: int,
     num_steps: int,
     seed: int = 0,
+    replacement: bool = True,
+    num_workers: int = 0,
+    pin_memory: bool = False,
+    rank: int | None = None,
+    world_size: int | None = None,
 ) -> BlockLoader:
-    """Batches for ``objective.inner``: distinct blocks, half positives and half negatives each.
+    """Batches for ``objective.inner``: distinct blocks, and inner samples for each.
 
     Args:
-        dataset: the samples and their tasks.
+        dataset: the samples and their blocks.
         objective: the problem; its blocks must be the data set's.
-        blocks_per_step: B1.
+        blocks_per_step: B1, of all ranks together.
         samples_per_block: inner samples for each block.
         num_steps: batches in all.
-        seed: of the loader's own generator.
+        seed: of the stream, which depends on nothing else.
+        replacement: whether a sample may come twice for a block.
+        num_workers: processes that read samples ahead; worth it where reading takes time.
+        pin_memory: for faster copies to a GPU.
+        rank: of this process; None: ``torch.distributed``'s if it is set up.
+        world_size: likewise.
 
     Examples:
+        >>> import torch
+        >>> from fcco.data import TaskData
         >>> from fcco.objectives import MultiTaskAUC
         >>> data = TaskData.from_classes(torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
         >>> loader = block_loader(data, MultiTaskAUC(3), blocks_per_step=2, samples_per_block=4,
@@ -114,10 +128,14 @@ def block_loader(
         raise ValueError(
             f"the objective has {objective.num_blocks} blocks, the data set {dataset.num_blocks}"
         )
-    return BlockLoader(
+    sampler = BlockSampler(
         dataset,
         blocks_per_step=blocks_per_step,
         samples_per_block=samples_per_block,
         num_steps=num_steps,
         seed=seed,
+        replacement=replacement,
+        rank=rank,
+        world_size=world_size,
     )
+    return BlockLoader(sampler, num_workers=num_workers, pin_memory=pin_memory)

@@ -1,19 +1,27 @@
 """A data set whose blocks are tasks, each with its positives and negatives."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from fcco.batch import TaskBatch
+from fcco.batch import LabelBatch, TaskBatch
+from fcco.data.blocks import BlockData
+from fcco.data.draws import draw
 
 __all__ = ["TaskData"]
 
 
-class TaskData:
-    """Samples and, for each of m tasks, which of them are positive.
+class TaskData(BlockData[TaskBatch | LabelBatch]):
+    """Samples and, for each of m tasks, which of them are positive. Block i is task i.
 
     Args:
         inputs: N samples along the first dimension.
         labels: (N, m) booleans.
+        known: (N, m) booleans, where a label is not missing; None: everywhere.
+        drop_empty: leave out tasks without a positive or without a negative, instead of raising;
+            ``tasks`` says which columns were kept.
 
     Examples:
         >>> data = TaskData.from_classes(torch.zeros(4, 2), torch.tensor([0, 1, 2, 1]))
@@ -21,51 +29,115 @@ class TaskData:
         (3, [1, 2, 1])
     """
 
-    def __init__(self, inputs: Tensor, labels: Tensor) -> None:
+    def __init__(
+        self,
+        inputs: Any,
+        labels: Tensor,
+        known: Tensor | None = None,
+        *,
+        drop_empty: bool = False,
+    ) -> None:
         if labels.dtype != torch.bool or labels.ndim != 2 or len(labels) != len(inputs):
             raise ValueError(
                 f"labels must be booleans of shape ({len(inputs)}, m), got {labels.dtype} of "
                 f"shape {tuple(labels.shape)}"
             )
+        if known is not None and (known.dtype != torch.bool or known.shape != labels.shape):
+            raise ValueError(f"known must be booleans of shape {tuple(labels.shape)}")
         self.inputs = inputs
-        self.labels = labels
-        self.positives = labels.sum(0)
-        self.negatives = len(inputs) - self.positives
-        for name, counts in (("positive", self.positives), ("negative", self.negatives)):
-            empty = (counts == 0).nonzero().flatten().tolist()
-            if empty:
-                raise ValueError(f"tasks {empty} have no {name} sample")
-        # For each task its positives, then its negatives, as positions in inputs: (m, N).
-        self._order = labels.T.sort(dim=1, descending=True, stable=True).indices
+        positive = labels if known is None else labels & known
+        negative = ~labels if known is None else ~labels & known
+        empty = ~(positive.any(0) & negative.any(0))
+        if drop_empty:
+            positive, negative = positive[:, ~empty], negative[:, ~empty]
+            if not positive.shape[1]:
+                raise ValueError("labels: no task has both a positive and a negative sample")
+        else:
+            for name, members in (("positive", positive), ("negative", negative)):
+                lacking = (~members.any(0)).nonzero().flatten().tolist()
+                if lacking:
+                    raise ValueError(
+                        f"tasks {lacking} have no {name} sample (drop_empty=True leaves them out)"
+                    )
+        self.tasks = (~empty).nonzero().flatten()
+        self.labels, self.positive, self.negative = positive, positive, negative
+        self.positives, self.negatives = positive.sum(0), negative.sum(0)
+        self.num_blocks = positive.shape[1]
+        # For each task its positives, its negatives, then the unknown, as positions: (m, N).
+        kind = torch.where(positive, 0, torch.where(negative, 1, 2)).to(torch.int8)
+        self._order = kind.T.sort(dim=1, stable=True).indices
 
     @classmethod
-    def from_classes(cls, inputs: Tensor, classes: Tensor) -> "TaskData":
+    def from_classes(cls, inputs: Any, classes: Tensor) -> "TaskData":
         """One task a class, one against the rest."""
-        labels = torch.nn.functional.one_hot(classes.long()).bool()
-        return cls(inputs, labels)
+        return cls(inputs, torch.nn.functional.one_hot(classes.long()).bool())
 
-    @property
-    def num_blocks(self) -> int:
-        """m, the number of tasks."""
-        return self.labels.shape[1]
+    @classmethod
+    def binary(cls, inputs: Any, labels: Tensor) -> "TaskData":
+        """One task: ``labels`` (N,) are 0 or 1.
 
-    def __len__(self) -> int:
-        return len(self.inputs)
+        Examples:
+            >>> TaskData.binary(torch.zeros(3, 2), torch.tensor([0, 1, 1])).num_blocks
+            1
+        """
+        return cls(inputs, labels.bool().view(-1, 1))
 
-    def draw(self, blocks: Tensor, samples: int, generator: torch.Generator) -> TaskBatch:
-        """For each task, half positives and half negatives, uniformly with replacement."""
-        positives, device = samples // 2, self.inputs.device
-        blocks = blocks.to(device)
-        size = (len(blocks), samples)
-        # float64, so that the floor is uniform for any count that fits in memory
-        spread = torch.rand(size, generator=generator, dtype=torch.float64).to(device)
-        first, second = self.positives[blocks, None], self.negatives[blocks, None]
+    def check(self, samples: int, *, replacement: bool) -> None:
+        """Half of the samples are positives, half negatives."""
+        if samples < 2:
+            raise ValueError(
+                f"samples_per_block must be at least 2 (a positive and a negative), got {samples}"
+            )
+        if replacement:
+            return
+        half = samples // 2
+        sides = ("positive", self.positives, half), ("negative", self.negatives, samples - half)
+        for name, counts, wanted in sides:
+            short = (counts < wanted).nonzero().flatten().tolist()
+            if short:
+                raise ValueError(
+                    f"tasks {short} have fewer than the {wanted} {name} samples asked for without "
+                    "replacement"
+                )
+
+    def draw(
+        self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> TaskBatch:
+        """For each task, half positives and half negatives."""
+        half = spread.shape[1] // 2
+        first, second = self.positives.cpu()[blocks], self.negatives.cpu()[blocks]
         place = torch.cat(
             [
-                (spread[:, :positives] * first).long(),
-                first + (spread[:, positives:] * second).long(),
+                draw(spread[:, :half], first, replacement=replacement),
+                first[:, None] + draw(spread[:, half:], second, replacement=replacement),
             ],
             dim=1,
         )
         rows = self._order[blocks[:, None], place].flatten()
-        return TaskBatch(blocks, self.inputs[rows], positives)
+        return TaskBatch(blocks, rows, positives=half)
+
+    def chunks(self, size: int) -> Iterator[LabelBatch]:
+        """Samples in order; every chunk reports all tasks, scaled so that chunks average to all."""
+        blocks = torch.arange(self.num_blocks)
+        weights = len(self) / torch.stack([self.positives, self.negatives]).double()
+        for rows in torch.arange(len(self)).split(size):
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            yield LabelBatch(
+                blocks, rows, self.positive[part], self.negative[part], weights / len(rows)
+            )
+
+    def batch(self, rows: Tensor, blocks: Tensor | None = None) -> LabelBatch:
+        """Given samples for given tasks (all unless told otherwise), which share them.
+
+        Examples:
+            >>> data = TaskData.from_classes(torch.rand(4, 2), torch.tensor([0, 1, 2, 1]))
+            >>> data.batch(torch.tensor([0, 3])).positive.shape
+            torch.Size([2, 3])
+        """
+        positive, negative = self.positive[rows], self.negative[rows]
+        if blocks is None:
+            blocks = torch.arange(self.num_blocks)
+        else:
+            positive, negative = positive[:, blocks], negative[:, blocks]
+        inputs = self.take(self.inputs, rows)
+        return LabelBatch(blocks, inputs, positive, negative).to(inputs.device)

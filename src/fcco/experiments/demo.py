@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from fcco.data import TaskData, load_digits
 from fcco.experiments.contender import Contender
-from fcco.experiments.metrics import auc_and_ap
 from fcco.experiments.trial import (
     Report,
     Sizes,
@@ -17,6 +16,7 @@ from fcco.experiments.trial import (
     run_contender,
     run_cross_entropy,
 )
+from fcco.metrics import macro_auroc, macro_average_precision
 
 __all__ = ["CONTENDERS", "CROSS_ENTROPY_LR", "WORK", "Outcome", "demo", "make_network"]
 
@@ -80,4 +80,6 @@ def demo(*, work: int, seed: int, report: Report) -> Iterator[Outcome]:
 
 @torch.no_grad()
 def _outcome(trial: Trial, scores: Callable[[Tensor], Tensor], test: TaskData) -> Outcome:
-    return Outcome(trial, *auc_and_ap(scores(test.inputs), test))
+    outputs = scores(test.inputs)
+    auc, ap = (f(outputs, test.labels) for f in (macro_auroc, macro_average_precision))
+    return Outcome(trial, auc, ap)

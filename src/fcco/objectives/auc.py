@@ -5,11 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import TaskBatch
+from fcco.batch import LabelBatch, TaskBatch
 from fcco.objective import Objective
+from fcco.objectives.scores import widened
+from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.probe import Probe
 
-__all__ = ["MultiTaskAUC"]
+__all__ = ["MultiTaskAUC", "MultiTaskGap"]
 
 
 class MultiTaskAUC(Objective):
@@ -23,7 +25,7 @@ class MultiTaskAUC(Objective):
     The two variances are kept (the paper's FCCO form drops them), and the hinge takes negative
     minus positive mean (the paper's sign pushes positives below negatives).
 
-    Block i is task i, column i of the model's output.
+    Block i is task i, column i of the model's output (logits); a binary problem is one task.
 
     Args:
         num_tasks: m.
@@ -39,54 +41,19 @@ class MultiTaskAUC(Objective):
     inner_dim = 4
 
     def __init__(self, num_tasks: int, margin: float = 1.0) -> None:
-        if num_tasks < 1:
-            raise ValueError(f"num_tasks must be at least 1, got {num_tasks}")
-        if not margin > 0:
-            raise ValueError(f"margin must be positive, got {margin}")
+        _check(num_tasks, margin)
         self.num_blocks = num_tasks
         self.margin = margin
 
-    def inner(self, model: Any, batch: TaskBatch) -> Probe:
-        """Moments over each task's own positives and negatives."""
-        scores = torch.sigmoid(model(batch.inputs)).view(len(batch.blocks), -1, self.num_blocks)
-        own = batch.blocks.view(-1, 1, 1).expand(-1, scores.shape[1], 1)
-        h = scores.gather(2, own).squeeze(2)
-        positive, negative = h[:, : batch.positives], h[:, batch.positives :]
-        values = torch.stack(
-            [
-                positive.mean(1),
-                negative.mean(1),
-                positive.square().mean(1),
-                negative.square().mean(1),
-            ],
-            dim=1,
-        )
-        return Probe(batch.blocks, values, samples=h.shape[1])
+    def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
+        """Moments over each task's own positives and negatives.
 
-    def partial(self, model: Any, inputs: Tensor, labels: Tensor, scale: Tensor) -> Probe:
-        """What a chunk of a data set adds to the exact inner value of every task.
-
-        Args:
-            inputs: the chunk.
-            labels: (k, m) booleans, whether sample j is a positive of task i.
-            scale: (2, m), the weight of one positive and of one negative of each task.
-
-        The values of all chunks, averaged by ``samples``, are the moments over the data set.
+        Of a ``LabelBatch``, which all tasks share, tasks without a positive or without a negative
+        in the batch are left out.
         """
-        h = torch.sigmoid(model(inputs))
-        positive = labels * scale[0]
-        negative = ~labels * scale[1]
-        values = torch.stack(
-            [
-                (positive * h).sum(0),
-                (negative * h).sum(0),
-                (positive * h.square()).sum(0),
-                (negative * h.square()).sum(0),
-            ],
-            dim=1,
-        )
-        blocks = torch.arange(self.num_blocks, device=inputs.device)
-        return Probe(blocks, values, samples=len(inputs))
+        blocks, positive, negative, samples = _class_means(self.num_blocks, model, batch)
+        moments = [positive[0], negative[0], positive[1], negative[1]]
+        return Probe(blocks, torch.stack(moments, dim=1), samples)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Both variances and the squared hinge on the gap of the means."""
@@ -97,3 +64,122 @@ class MultiTaskAUC(Objective):
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Moments of scores in [0, 1] lie in [0, 1]."""
         return u.clamp(0, 1)
+
+
+class MultiTaskGap(Objective):
+    """The gap of the means alone: u = E- h - E+ h in [-1, 1] and f(u) = l(u).
+
+    With ``SquaredHinge`` this is the paper's FCCO form with its sign put right; with ``Squared``
+    the slope is affine and ``FreshPair`` applies.
+
+    Block i is task i, column i of the model's output (logits).
+
+    Args:
+        num_tasks: m.
+        surrogate: l.
+        paired: report the second half of each task's samples as an independent ``Probe.pair``.
+
+    Examples:
+        >>> from fcco.objectives import Squared
+        >>> MultiTaskGap(3, Squared()).outer(torch.tensor([[-1.0]]), torch.tensor([0]))
+        tensor([0.])
+    """
+
+    inner_dim = 1
+
+    def __init__(
+        self, num_tasks: int, surrogate: Surrogate | None = None, *, paired: bool = False
+    ) -> None:
+        _check(num_tasks, 1.0)
+        self.num_blocks = num_tasks
+        self.surrogate = SquaredHinge() if surrogate is None else surrogate
+        self.paired = paired
+
+    def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
+        """The gap, over each task's own samples or over those all tasks share."""
+        if not self.paired or isinstance(batch, LabelBatch):
+            blocks, positive, negative, samples = _class_means(self.num_blocks, model, batch)
+            return Probe(blocks, (negative[0] - positive[0]).unsqueeze(1), samples)
+        h = _own_scores(self.num_blocks, model, batch)
+        if batch.positives < 2 or h.shape[1] - batch.positives < 2:
+            raise ValueError("paired=True needs two positives and two negatives of every task")
+        halves = []
+        for part in (h[:, : batch.positives], h[:, batch.positives :]):
+            half = part.shape[1] // 2
+            halves.append((part[:, :half].mean(1), part[:, half : 2 * half].mean(1)))
+        gap, pair = (n - p for p, n in zip(*halves, strict=True))
+        return Probe(batch.blocks, gap[:, None], samples=h.shape[1] // 2, pair=pair[:, None])
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """l of the gap."""
+        return self.surrogate(u.squeeze(1))
+
+    def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """A difference of means of scores in [0, 1]."""
+        return u.clamp(-1, 1)
+
+
+Moments = tuple[Tensor, Tensor]
+"""First and second moment of h, (B1,) each."""
+
+
+def _class_means(
+    num_tasks: int, model: Any, batch: TaskBatch | LabelBatch
+) -> tuple[Tensor, Moments, Moments, int]:
+    """Blocks, moments over positives, moments over negatives, and samples behind a value."""
+    if isinstance(batch, TaskBatch):
+        h = _own_scores(num_tasks, model, batch)
+        positive, negative = h[:, : batch.positives], h[:, batch.positives :]
+        return (
+            batch.blocks,
+            (positive.mean(1), positive.square().mean(1)),
+            (negative.mean(1), negative.square().mean(1)),
+            h.shape[1],
+        )
+    h = _sigmoid(num_tasks, model, batch)
+    blocks = batch.blocks
+    positive, negative = batch.positive.to(h.dtype), batch.negative.to(h.dtype)
+    if len(blocks) < num_tasks:
+        h = h[:, blocks]
+    if batch.scale is None:
+        counts = torch.stack([positive.sum(0), negative.sum(0)])
+        present = (counts > 0).all(0)
+        if not present.all():
+            blocks, counts, h = blocks[present], counts[:, present], h[:, present]
+            positive, negative = positive[:, present], negative[:, present]
+        scale = 1 / counts
+    else:
+        scale = batch.scale.to(h.dtype)
+    square = h.square()
+    return (
+        blocks,
+        ((positive * h).sum(0) * scale[0], (positive * square).sum(0) * scale[0]),
+        ((negative * h).sum(0) * scale[1], (negative * square).sum(0) * scale[1]),
+        len(h),
+    )
+
+
+def _own_scores(num_tasks: int, model: Any, batch: TaskBatch) -> Tensor:
+    """h of each task's own samples, (B1, s)."""
+    scores = _sigmoid(num_tasks, model, batch).view(len(batch.blocks), -1, num_tasks)
+    own = batch.blocks.view(-1, 1, 1).expand(-1, scores.shape[1], 1)
+    return scores.gather(2, own).squeeze(2)
+
+
+def _sigmoid(num_tasks: int, model: Any, batch: TaskBatch | LabelBatch) -> Tensor:
+    logits = model(batch.inputs)
+    if num_tasks == 1 and logits.ndim == 1:
+        logits = logits.unsqueeze(1)
+    if logits.ndim != 2 or logits.shape[1] != num_tasks:
+        raise ValueError(
+            f"the model must give {num_tasks} logits a sample, one for each task; got outputs of "
+            f"shape {tuple(logits.shape)}"
+        )
+    return torch.sigmoid(widened(logits))
+
+
+def _check(num_tasks: int, margin: float) -> None:
+    if num_tasks < 1:
+        raise ValueError(f"num_tasks must be at least 1, got {num_tasks}")
+    if not margin > 0:
+        raise ValueError(f"margin must be positive, got {margin}")

@@ -22,6 +22,7 @@ from fcco.optim.memory import (
 from fcco.optim.progress import Progress
 from fcco.point import Point
 from fcco.queries import Queries
+from fcco.rows import rows_of
 from fcco.table import BlockTable
 from fcco.updates import Update
 
@@ -79,7 +80,9 @@ class BlockOptimizer(Optimizer):
     def table(self) -> BlockTable | None:
         """u, or None for a method that has none."""
         buffers = self.state[self._host].get("table")
-        return None if buffers is None else BlockTable(buffers)
+        if buffers is None:
+            return None
+        return BlockTable(buffers, scaled=rows_of(self.objective).scaled)
 
     @property
     def queries(self) -> Queries:

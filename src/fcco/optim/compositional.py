@@ -18,6 +18,7 @@ from fcco.optim.observation import Observation
 from fcco.oracle import Oracle, as_closures
 from fcco.point import Point
 from fcco.probe import Closures
+from fcco.rows import rows_of
 from fcco.safeguard import ChangeBound
 from fcco.updates import Plain, Update
 
@@ -164,8 +165,10 @@ class CompositionalOptimizer(BlockOptimizer):
         progress, table = self._progress, self.table
         first = progress.snapshot_step == 0
         fill = first and table is not None and not table.buffers["visited"].all()
+        format = rows_of(self.objective)
         exact_pass = ExactPass(
             self.objective,
+            format,
             as_closures(closures),
             rows=None if table is None or fill else table.whole(),
             project=table is not None,
@@ -178,8 +181,7 @@ class CompositionalOptimizer(BlockOptimizer):
         if table is not None:
             if fill:
                 ids = torch.arange(table.num_blocks, device=table.device)
-                rows = self.objective.feasible(exact.inner.clone(), ids)
-                table.fill(rows, step=progress.step)
+                table.fill(format.project(exact.inner, ids), step=progress.step)
             table.keep_snapshot(exact.inner, exact.samples)
         for state, anchor in zip(states, exact.gradients, strict=True):
             state["anchor"] = anchor

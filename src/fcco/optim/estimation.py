@@ -108,7 +108,7 @@ class Estimation:
         old, rows = self.seen.old, self._rows(inner_row)
         check_rows(self.seen.faults, rows, self.seen.blocks, "u")
         check_z(self.seen.faults, zs)
-        objective = self.seen.objective.outer(rows, self.seen.ids).mean()
+        objective = self.seen.rows.outer(rows, self.seen.ids).mean()
         samples = self.seen.faults.settle(self.seen.samples)
         method = self.seen.method
         return Proposal(
@@ -155,13 +155,17 @@ class Estimation:
         seen, table = self.seen, self.seen.table
         if row is None or table is None:
             return seen.old
-        changes = {
-            point: change for point in row.points() if (change := seen.change(point)) is not None
-        }
-        current, anchor = seen.values(Point.CURRENT), table.anchor(seen.ids)
-        rows = advance(seen.old, 1 - self.c.beta, row, current, changes, anchor)
+        rows = seen.rows.advance(
+            seen.old,
+            1 - self.c.beta,
+            row,
+            seen.values(Point.CURRENT),
+            {point: there for point, there in seen.further().items() if point in row.points()},
+            seen.derivative,
+            table.anchor(seen.ids),
+        )
         rows = torch.where(seen.unvisited, seen.old, rows)
-        return seen.objective.feasible(rows, seen.ids)
+        return seen.rows.project(rows, seen.ids)
 
     def _z_fused(self, params: Sequence[Tensor], states: States) -> list[Tensor]:
         """z_t from the weighted sum that the points left in ``.grad``.

@@ -12,7 +12,7 @@ from fcco.objective import Objective
 from fcco.oracle import Oracle, Pull
 from fcco.point import Point
 from fcco.probe import Closure, Probe
-from fcco.slope import slope
+from fcco.rows import Rows
 
 __all__ = ["Exact", "ExactPass"]
 
@@ -37,8 +37,9 @@ class ExactPass:
 
     Args:
         objective: the problem.
+        format: of its rows.
         closures: the chunks.
-        rows: u, where slopes are taken, shape (m, p); None: at the exact values.
+        rows: u, where slopes are taken; None: at the exact values.
         project: bring exact values into the domain first, as a table does.
         totals: samples of each block as the last exact pass found them, or None.
     """
@@ -46,6 +47,7 @@ class ExactPass:
     def __init__(
         self,
         objective: Objective,
+        format: Rows,
         closures: Sequence[Closure],
         *,
         rows: Tensor | None,
@@ -55,13 +57,12 @@ class ExactPass:
         device: torch.device,
     ) -> None:
         self.objective = objective
+        self.format = format
         self.closures = closures
         self.rows = rows
         self.project = project
         self.known = None if rows is None else totals
-        self.sums = torch.zeros(
-            (objective.num_blocks, objective.inner_dim), dtype=dtype, device=device
-        )
+        self.sums = torch.zeros((objective.num_blocks, format.width), dtype=dtype, device=device)
         self.totals = torch.zeros(objective.num_blocks, dtype=torch.int64, device=device)
         self.value_queries = 0
         self.gradient_queries = 0
@@ -76,7 +77,9 @@ class ExactPass:
                 f"the exact pass met no sample of {len(missing)} blocks, the first of them "
                 f"{missing[:10].tolist()}: it must cover every block"
             )
-        exact, samples = self.sums / self.totals.unsqueeze(1), self.totals
+        samples = self.totals
+        shares = 1 / samples.to(self.sums.dtype).unsqueeze(1)
+        exact = self.format.weigh(self.sums, shares)
         if self.spoiled or (self.known is not None and not torch.equal(self.known, samples)):
             self.rows = exact if self.rows is None else self.rows
             self.known, self.spoiled = samples, False
@@ -102,9 +105,10 @@ class ExactPass:
         check_probe(faults, probe, Point.SNAPSHOT)
         counts = probe.samples_per_row()
         total = faults.settle(counts.sum())
-        values = probe.values.detach().to(self.sums.dtype)
+        values = self.format.of(probe, self.sums.dtype)
         met = bool(self.totals[probe.blocks].any())
-        self.sums.index_add_(0, probe.blocks, values * counts.unsqueeze(1))
+        part = self.format.weigh(values, counts.unsqueeze(1).to(values.dtype))
+        self.sums[probe.blocks] = self.format.add(self.sums[probe.blocks], part)
         self.totals.index_add_(0, probe.blocks, counts)
         self.value_queries += total
         if self.known is None:
@@ -119,8 +123,8 @@ class ExactPass:
             return None
         u = values if self.rows is None else self.rows[probe.blocks]
         if self.project:
-            u = objective.feasible(u.clone(), probe.blocks)
-        slopes = slope(objective, u, probe.blocks)
+            u = self.format.project(u, probe.blocks)
+        slopes = self.format.pull(u, values, probe.blocks, supported=True)
         check_rows(faults, slopes, probe.blocks, "slope of f in an exact pass (feasible?)")
         faults.settle()
         self.gradient_queries += total

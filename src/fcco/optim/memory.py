@@ -11,6 +11,7 @@ from fcco.coefficients import Gamma
 from fcco.methods import Method
 from fcco.objective import Objective
 from fcco.point import Point
+from fcco.rows import rows_of
 from fcco.table import BlockTable
 from fcco.updates import Update
 
@@ -60,9 +61,11 @@ def build_table(
     initial: Tensor | float | None,
 ) -> BlockTable:
     """The table ``method`` needs, filled with ``initial`` if there is one."""
+    format = rows_of(objective)
     table = BlockTable.build(
         objective.num_blocks,
-        objective.inner_dim,
+        format.width,
+        scaled=format.scaled,
         dtype=dtype,
         device=device,
         ages=gamma == "age",
@@ -71,8 +74,11 @@ def build_table(
         snapshot=method.recalls(Point.SNAPSHOT),
         shrinks=method.shrinks,
     )
-    if initial is not None:
-        table.fill(initial, step=0)
+    if isinstance(initial, Tensor):
+        table.fill(format.pack(initial), step=0)
+    elif initial is not None:
+        one = torch.full((1, objective.inner_dim), initial, dtype=dtype, device=device)
+        table.fill(format.pack(one), step=0)
     return table
 
 

@@ -1,6 +1,6 @@
 """What one step sees: the values of its blocks at each point, and the slopes they are pulled by."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -14,7 +14,7 @@ from fcco.objective import Objective
 from fcco.oracle import Pull
 from fcco.point import Point
 from fcco.probe import Probe
-from fcco.slope import slope
+from fcco.rows import rows_of
 from fcco.table import BlockTable
 
 __all__ = ["Observation"]
@@ -49,6 +49,7 @@ class Observation:
         device: torch.device,
     ) -> None:
         self.objective = objective
+        self.rows = rows_of(objective)
         self.method = method
         self.table = table
         self.dtype = dtype
@@ -61,7 +62,7 @@ class Observation:
     ) -> Pull | None:
         """Take in micro-batch k at ``point``; say what to back-propagate for that weight."""
         probe.check(inner_dim=self.objective.inner_dim, device=self.device)
-        values = probe.values.detach().to(self.dtype)
+        values = self.rows.of(probe, self.dtype)
         if point is Point.CURRENT:
             self._micro.append(self._first_look(probe, values))
         micro = self._micro[k]
@@ -73,7 +74,13 @@ class Observation:
             micro.derivative = derivative.to(self.dtype)
         if weight is None:
             return None
-        slopes = slope(self.objective, self._slope_rows(point, micro, probe), micro.ids)
+        slopes = self.rows.pull(
+            self._slope_rows(point, micro, probe),
+            values,
+            micro.ids,
+            # An independent pair is unbiased as it is.
+            supported=self.method.slope_at is not SlopeAt.PAIR,
+        )
         check_rows(
             self.faults, slopes, micro.blocks, f"slope of f at the {point.value} point (feasible?)"
         )
@@ -84,7 +91,7 @@ class Observation:
     def _first_look(self, probe: Probe, values: Tensor) -> _MicroBatch:
         check_ids(self.faults, probe.blocks, self.objective.num_blocks)
         ids = probe.blocks.clamp(0, self.objective.num_blocks - 1)
-        old = self.objective.feasible(values.clone(), ids)  # it may project in place
+        old = self.rows.project(values, ids)
         if self.table is None:
             unvisited = torch.ones_like(values[:, :1], dtype=torch.bool)
         else:
@@ -101,9 +108,9 @@ class Observation:
                         f"{self.method.name} needs Probe.pair, values of a second, independent "
                         "inner sample"
                     )
-                return probe.pair.detach().to(self.dtype)
+                return self.rows.of(replace(probe, values=probe.pair), self.dtype)
             case SlopeAt.VALUE:
-                return self.objective.feasible(micro.values[point].clone(), micro.ids)
+                return self.rows.project(micro.values[point], micro.ids)
             case SlopeAt.TABLE:
                 if self.table is None or not self.method.recalls(point):
                     return micro.old
@@ -149,14 +156,15 @@ class Observation:
         """Inner values of the probed blocks at ``point``."""
         return _join([micro.values[point] for micro in self._micro])
 
-    def change(self, point: Point) -> Tensor | None:
-        """g(w_t; xi) - g(point; xi), or its derivative; None where it was not looked at."""
-        if self.method.single_point and point is Point.PREVIOUS:
-            parts = [m.derivative for m in self._micro if m.derivative is not None]
-            return _join(parts) if parts else None
-        if point not in self._micro[0].values:
-            return None
-        return self.values(Point.CURRENT) - self.values(point)
+    def further(self) -> dict[Point, Tensor]:
+        """Inner values of the probed blocks at every further point that was looked at."""
+        return {p: self.values(p) for p in self._micro[0].values if p is not Point.CURRENT}
+
+    @property
+    def derivative(self) -> Tensor | None:
+        """d g(w_t; xi) along w_t - w_{t-1} (single point), if it was taken; (B1, p)."""
+        parts = [micro.derivative for micro in self._micro if micro.derivative is not None]
+        return _join(parts) if parts else None
 
 
 def _join(parts: list[Tensor]) -> Tensor:

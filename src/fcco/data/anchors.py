@@ -1,0 +1,234 @@
+"""A data set whose blocks are anchors, each compared with partners from one common set."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import AnchorBatch
+from fcco.data.blocks import BlockData
+from fcco.data.draws import draw
+from fcco.data.relations import at_risk, efron, has_label, same_class
+
+__all__ = ["AnchorData"]
+
+Relation = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Anchors (b, 1), partners (b, k), columns (b, 1) to a (b, k) tensor: see ``relations``."""
+
+_PAIRS = 1 << 22
+"""Pairs that a chunk of an exact pass may hold."""
+
+
+class AnchorData(BlockData[AnchorBatch]):
+    """Anchors i and partners j; the inner value of block i is a mean over the partners.
+
+    The class methods build the structures that objectives want. Block i is ``anchors[i]``.
+
+    Args:
+        inputs: N samples.
+        anchors: (m,), their positions in inputs.
+        strata: the partners' positions, in one or several parts; a step draws evenly from all
+            parts, and weighs them by their sizes.
+        own: what becomes of an anchor that is also a partner: "drop" leaves the pair out, "sure"
+            always counts it (with its weight 1/n, and the drawn ones without it).
+        affinity: what a pair is multiplied by, such as 1[t_j >= t_i].
+        related: what the objective asks of a pair, such as 1[y_j = y_i].
+        columns: (m,), the column of the model's output that scores each block.
+    """
+
+    def __init__(
+        self,
+        inputs: Any,
+        anchors: Tensor,
+        strata: Sequence[Tensor],
+        *,
+        own: str = "drop",
+        affinity: Relation | None = None,
+        related: Relation | None = None,
+        columns: Tensor | None = None,
+    ) -> None:
+        for name, positions in (("anchors", anchors), *(("partners", part) for part in strata)):
+            if not len(positions):
+                raise ValueError(f"there are no {name}")
+        if own not in ("drop", "sure"):
+            raise ValueError(f'own must be "drop" or "sure", got {own!r}')
+        self.inputs = inputs
+        self.anchors = anchors
+        self.strata = list(strata)
+        self.num_partners = sum(len(part) for part in strata)
+        self.own = own
+        self.affinity = affinity
+        self.related = related
+        self.columns = columns
+        self.num_blocks = len(anchors)
+
+    @classmethod
+    def average_precision(cls, inputs: Any, labels: Tensor) -> "AnchorData":
+        """Each positive among all samples, for ``AveragePrecision``.
+
+        Args:
+            labels: (N,) for one task, or (N, m) for several; blocks are the positives of task 0,
+                then those of task 1, and so on.
+
+        Examples:
+            >>> data = AnchorData.average_precision(torch.rand(4, 2), torch.tensor([0, 1, 0, 1]))
+            >>> data.num_blocks, data.num_partners
+            (2, 4)
+        """
+        labels = labels.bool()
+        _both(labels.view(len(labels), -1))
+        if labels.ndim == 1:
+            strata = [labels.nonzero().flatten(), (~labels).nonzero().flatten()]
+            return cls(
+                inputs, strata[0], strata, own="sure", related=partial(has_label, labels[:, None])
+            )
+        columns, anchors = labels.T.nonzero().unbind(1)
+        return cls(
+            inputs,
+            anchors,
+            [torch.arange(len(labels))],
+            own="sure",
+            related=partial(has_label, labels),
+            columns=columns,
+        )
+
+    @classmethod
+    def positives(cls, inputs: Any, labels: Tensor) -> "AnchorData":
+        """Each positive against the negatives, for partial AUC.
+
+        Examples:
+            >>> AnchorData.positives(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
+            1
+        """
+        labels = labels.bool()
+        _both(labels.view(-1, 1))
+        return cls(inputs, labels.nonzero().flatten(), [(~labels).nonzero().flatten()])
+
+    @classmethod
+    def negatives(cls, inputs: Any, labels: Tensor) -> "AnchorData":
+        """Each negative against the positives, for the p-norm push.
+
+        Examples:
+            >>> AnchorData.negatives(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
+            2
+        """
+        return cls.positives(inputs, ~labels.bool())
+
+    @classmethod
+    def survival(
+        cls, inputs: Any, times: Tensor, events: Tensor, *, ties: str = "breslow"
+    ) -> "AnchorData":
+        """Each event among those at risk, for ``Cox``.
+
+        Args:
+            times: (N,), of event or censoring.
+            events: (N,), whether the event was seen.
+            ties: "breslow" or "efron".
+
+        Examples:
+            >>> data = AnchorData.survival(torch.rand(3, 2), torch.tensor([1.0, 2.0, 3.0]),
+            ...                            torch.tensor([True, False, True]))
+            >>> data.num_blocks
+            2
+        """
+        events = events.bool()
+        if times.shape != events.shape or len(times) != len(inputs):
+            raise ValueError(f"times and events must have shape ({len(inputs)},)")
+        if not times.isfinite().all():
+            raise ValueError("times has non-finite entries")
+        if not events.any():
+            raise ValueError("events: no event was seen, only censoring")
+        if ties not in ("breslow", "efron"):
+            raise ValueError(f'ties must be "breslow" or "efron", got {ties!r}')
+        relation = partial(at_risk, times) if ties == "breslow" else efron(times, events)
+        everyone = torch.arange(len(times))
+        anchors = events.nonzero().flatten()
+        return cls(inputs, anchors, [everyone], own="sure", affinity=relation)
+
+    @classmethod
+    def neighbours(cls, inputs: Any, classes: Tensor) -> "AnchorData":
+        """Each point among the others, for ``NCA``.
+
+        Examples:
+            >>> AnchorData.neighbours(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
+            3
+        """
+        everyone = torch.arange(len(classes))
+        return cls(inputs, everyone, [everyone], related=partial(same_class, classes))
+
+    def check(self, samples: int, *, replacement: bool) -> None:
+        """Every stratum gives its share."""
+        if samples < len(self.strata):
+            raise ValueError(
+                f"samples_per_block must be at least {len(self.strata)} (one of each stratum of "
+                f"partners), got {samples}"
+            )
+        for number, (part, count) in enumerate(
+            zip(self.strata, self._shares(samples), strict=True)
+        ):
+            if not replacement and len(part) < count:
+                raise ValueError(
+                    f"stratum {number} has {len(part)} partners, fewer than the {count} asked for "
+                    "without replacement"
+                )
+
+    def draw(
+        self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> AnchorBatch:
+        """The same partners for all anchors: b + k samples for b * k pairs."""
+        parts, weights = [], []
+        shares = self._shares(len(shared))
+        for part, uniform in zip(self.strata, shared.split(shares), strict=True):
+            place = draw(uniform[None], torch.tensor([len(part)]), replacement=replacement)[0]
+            parts.append(part[place])
+            weight = len(part) / (self.num_partners * len(uniform))
+            weights.append(torch.full((len(uniform),), weight, dtype=torch.float64))
+        return self._batch(blocks, torch.cat(parts), torch.cat(weights))
+
+    def chunks(self, size: int) -> Iterator[AnchorBatch]:
+        """A few anchors at a time, with all partners."""
+        partners = torch.cat(self.strata)
+        weights = torch.full((len(partners),), 1 / self.num_partners, dtype=torch.float64)
+        fitting = max(1, min(size, _PAIRS // len(partners)))
+        for blocks in torch.arange(self.num_blocks).split(fitting):
+            yield self._batch(blocks, partners, weights)
+
+    def _shares(self, samples: int) -> list[int]:
+        """Samples from each stratum, evenly; the first ones take the remainder."""
+        each, rest = divmod(samples, len(self.strata))
+        return [each + (j < rest) for j in range(len(self.strata))]
+
+    def _batch(self, blocks: Tensor, partners: Tensor, weights: Tensor) -> AnchorBatch:
+        anchors = self.anchors[blocks]
+        here, there = anchors[:, None], partners.expand(len(blocks), -1)
+        weights = weights.expand(len(blocks), -1).masked_fill(here == there, 0)
+        places = torch.arange(len(blocks), len(blocks) + len(partners))
+        if self.own == "sure":
+            there = torch.cat([there, here], dim=1)
+            sure = torch.full((len(blocks), 1), 1 / self.num_partners, dtype=torch.float64)
+            weights = torch.cat([weights, sure], dim=1)
+            own = torch.arange(len(blocks))[:, None]
+            places = torch.cat([places.expand(len(blocks), -1), own], dim=1)
+        columns = None if self.columns is None else self.columns[blocks]
+        asked = here, there, (torch.zeros_like(blocks) if columns is None else columns)[:, None]
+        if self.affinity is not None:
+            weights = weights * self.affinity(*asked)
+        return AnchorBatch(
+            blocks,
+            torch.cat([anchors, partners]),
+            anchors=torch.arange(len(blocks)),
+            partners=places,
+            weights=weights,
+            samples=len(partners),
+            related=None if self.related is None else self.related(*asked),
+            columns=columns,
+        )
+
+
+def _both(labels: Tensor) -> None:
+    for name, members in (("positive", labels), ("negative", ~labels)):
+        lacking = (~members.any(0)).nonzero().flatten().tolist()
+        if lacking:
+            raise ValueError(f"tasks {lacking} have no {name} sample")

@@ -1,0 +1,52 @@
+"""Drawing positions from uniform numbers, for many populations at once."""
+
+import torch
+from torch import Tensor
+
+__all__ = ["distinct", "draw"]
+
+
+def draw(spread: Tensor, sizes: Tensor, *, replacement: bool) -> Tensor:
+    """Positions below ``sizes``, row by row, from uniform numbers in [0, 1).
+
+    Args:
+        spread: (b, k), float64, so that the floor is uniform for any size that fits in memory.
+        sizes: (b,), the size of each row's population; without replacement at least k.
+        replacement: whether a position may come twice in a row.
+
+    Examples:
+        >>> spread = torch.tensor([[0.0, 0.9], [0.5, 0.5]], dtype=torch.float64)
+        >>> draw(spread, torch.tensor([10, 2]), replacement=True).tolist()
+        [[0, 9], [1, 1]]
+        >>> draw(spread, torch.tensor([10, 2]), replacement=False).tolist()
+        [[0, 9], [0, 1]]
+    """
+    sizes = sizes.unsqueeze(1)
+    if replacement:
+        return (spread * sizes).long()
+    # Floyd's algorithm, one column at a time for all rows: uniform over subsets.
+    count = spread.shape[1]
+    chosen = torch.full(spread.shape, -1, dtype=torch.int64)
+    for k in range(count):
+        last = sizes - count + k
+        position = (spread[:, k : k + 1] * (last + 1)).long()
+        taken = (chosen[:, :k] == position).any(1, keepdim=True)
+        chosen[:, k : k + 1] = torch.where(taken, last, position)
+    return chosen
+
+
+def distinct(num_blocks: int, count: int, generator: torch.Generator) -> Tensor:
+    """``count`` distinct ids below ``num_blocks``, uniformly, in O(count) when that is few.
+
+    Examples:
+        >>> ids = distinct(10**9, 5, torch.Generator().manual_seed(0))
+        >>> len(ids.unique())
+        5
+    """
+    if 4 * count > num_blocks:
+        return torch.randperm(num_blocks, generator=generator)[:count]
+    # The first distinct ids of an endless stream of uniform draws; a repetition is rare here.
+    ids: dict[int, None] = {}
+    while len(ids) < count:
+        ids.update(dict.fromkeys(torch.randint(num_blocks, (count,), generator=generator).tolist()))
+    return torch.tensor(list(ids)[:count])

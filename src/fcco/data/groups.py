@@ -1,0 +1,96 @@
+"""A data set whose samples belong to one block each: groups, bags, constraints."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import GroupBatch
+from fcco.data.blocks import BlockData
+from fcco.data.draws import draw
+
+__all__ = ["GroupData"]
+
+
+class GroupData(BlockData[GroupBatch]):
+    """Samples with a group each. Block i is group i.
+
+    Args:
+        inputs: N samples.
+        groups: (N,), int64.
+        targets: what belongs to each sample (a label), or None.
+        num_groups: m; None: the largest group's number, plus one.
+        drop_empty: number the groups that have samples anew, instead of raising; ``names`` says
+            which were kept.
+
+    Examples:
+        >>> data = GroupData(torch.rand(4, 2), torch.tensor([0, 2, 1, 0]))
+        >>> data.num_blocks, data.sizes.tolist()
+        (3, [2, 1, 1])
+    """
+
+    def __init__(
+        self,
+        inputs: Any,
+        groups: Tensor,
+        targets: Tensor | None = None,
+        *,
+        num_groups: int | None = None,
+        drop_empty: bool = False,
+    ) -> None:
+        if groups.shape != (len(inputs),) or groups.dtype != torch.int64:
+            raise ValueError(f"groups must be int64 of shape ({len(inputs)},)")
+        if targets is not None and len(targets) != len(inputs):
+            raise ValueError(f"{len(inputs)} inputs have {len(targets)} targets")
+        count = int(groups.max()) + 1 if num_groups is None else num_groups
+        if int(groups.min()) < 0 or int(groups.max()) >= count:
+            raise ValueError(f"groups must lie in 0..{count - 1}")
+        sizes = torch.bincount(groups, minlength=count)
+        names = sizes.nonzero().flatten()
+        if drop_empty:
+            groups, sizes = torch.searchsorted(names, groups), sizes[names]
+        elif len(names) < count:
+            empty = (sizes == 0).nonzero().flatten().tolist()
+            raise ValueError(f"groups {empty} have no sample (drop_empty=True leaves them out)")
+        self.inputs = inputs
+        self.groups, self.targets = groups, targets
+        self.names, self.sizes = names, sizes
+        self.num_blocks = len(sizes)
+        self._order = groups.argsort(stable=True)
+        self._starts = sizes.cumsum(0) - sizes
+
+    def check(self, samples: int, *, replacement: bool) -> None:
+        """Without replacement, every group has enough samples."""
+        super().check(samples, replacement=replacement)
+        short = (self.sizes < samples).nonzero().flatten().tolist()
+        if not replacement and short:
+            raise ValueError(
+                f"groups {short[:10]} have fewer than the {samples} samples asked for without "
+                "replacement"
+            )
+
+    def draw(
+        self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> GroupBatch:
+        """Samples of each group's own."""
+        place = draw(spread, self.sizes[blocks], replacement=replacement)
+        rows = self._order[(self._starts[blocks, None] + place).flatten()]
+        owner = torch.arange(len(blocks)).repeat_interleave(spread.shape[1])
+        counts = torch.full((len(blocks),), spread.shape[1])
+        return GroupBatch(blocks, rows, owner, counts)
+
+    def chunks(self, size: int) -> Iterator[GroupBatch]:
+        """Samples by group; a large group fills several chunks."""
+        for rows in self._order.split(size):
+            blocks, owner, counts = self.groups[rows].unique(
+                return_inverse=True, return_counts=True
+            )
+            yield GroupBatch(blocks, rows, owner, counts)
+
+    def collate(self, batch: GroupBatch) -> GroupBatch:
+        """Targets are looked up with the inputs."""
+        if self.targets is not None:
+            batch = replace(batch, targets=self.take(self.targets, batch.inputs))
+        return super().collate(batch)

@@ -1,0 +1,102 @@
+"""A data set of lists (queries with their items); blocks are items within their list."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import AnchorBatch
+from fcco.data.blocks import BlockData
+from fcco.data.draws import draw
+
+__all__ = ["ListData"]
+
+
+class ListData(BlockData[AnchorBatch]):
+    """Items of lists, one list after the other, for ``NDCG`` and ``ListNet``.
+
+    Block i is the i-th relevant item (or, with ``relevant=False``, item i), compared with the
+    items of its list.
+
+    Args:
+        inputs: N items.
+        grades: (N,), how relevant each item is; 0 is irrelevant.
+        lengths: (number of lists,).
+        relevant: blocks are the items with a positive grade alone (``NDCG``), or all (``ListNet``).
+
+    Examples:
+        >>> data = ListData(torch.rand(5, 2), torch.tensor([0, 1, 0, 2, 1]), torch.tensor([2, 3]))
+        >>> data.num_blocks
+        3
+    """
+
+    def __init__(
+        self, inputs: Any, grades: Tensor, lengths: Tensor, *, relevant: bool = True
+    ) -> None:
+        if len(grades) != len(inputs) or int(lengths.sum()) != len(inputs):
+            raise ValueError(
+                f"{len(inputs)} items need as many grades (got {len(grades)}), and lengths that "
+                f"add up to them (got {int(lengths.sum())})"
+            )
+        if (lengths < 1).any():
+            empty = (lengths < 1).nonzero().flatten().tolist()
+            raise ValueError(f"lists {empty} are empty")
+        owner = torch.arange(len(lengths)).repeat_interleave(lengths)
+        items = (grades > 0).nonzero().flatten() if relevant else torch.arange(len(grades))
+        if not len(items):
+            raise ValueError("grades: no item is relevant")
+        self.inputs = inputs
+        self.grades, self.lengths = grades, lengths
+        self.num_blocks = len(items)
+        self._items = items
+        self._starts = (lengths.cumsum(0) - lengths)[owner[items]]
+        self._sizes = lengths[owner[items]]
+
+    def check(self, samples: int, *, replacement: bool) -> None:
+        """Without replacement, no list is shorter than the samples."""
+        super().check(samples, replacement=replacement)
+        short = (self.lengths < samples).nonzero().flatten().tolist()
+        if not replacement and short:
+            raise ValueError(
+                f"lists {short[:10]} have fewer than the {samples} items asked for without "
+                "replacement"
+            )
+
+    def draw(
+        self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> AnchorBatch:
+        """For each item, others of its own list; the item itself always counts."""
+        sizes = self._sizes[blocks]
+        place = draw(spread, sizes, replacement=replacement)
+        partners = self._starts[blocks, None] + place
+        weights = torch.full(partners.shape, 1 / partners.shape[1], dtype=torch.float64)
+        return self._batch(blocks, partners, weights, spread.shape[1])
+
+    def chunks(self, size: int) -> Iterator[AnchorBatch]:
+        """A few blocks at a time, each with its whole list."""
+        longest = int(self.lengths.max())
+        for blocks in torch.arange(self.num_blocks).split(max(1, size // longest)):
+            sizes = self._sizes[blocks]
+            place = torch.arange(int(sizes.max())).expand(len(blocks), -1)
+            inside = place < sizes[:, None]
+            partners = self._starts[blocks, None] + torch.where(inside, place, 0)
+            yield self._batch(blocks, partners, inside / sizes[:, None].double(), sizes)
+
+    def _batch(
+        self, blocks: Tensor, partners: Tensor, weights: Tensor, samples: int | Tensor
+    ) -> AnchorBatch:
+        items = self._items[blocks]
+        weights = weights.masked_fill(partners == items[:, None], 0)
+        sure = 1 / self._sizes[blocks, None].double()
+        count = partners.numel()
+        places = torch.arange(count).view(partners.shape)
+        own = torch.arange(count, count + len(blocks))
+        return AnchorBatch(
+            blocks,
+            torch.cat([partners.flatten(), items]),
+            anchors=own,
+            partners=torch.cat([places, own[:, None]], dim=1),
+            weights=torch.cat([weights, sure], dim=1),
+            samples=samples,
+        )

@@ -1,0 +1,47 @@
+"""A data set whose blocks are its points, for which an objective samples by itself (IWAE)."""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fcco.batch import PointBatch
+from fcco.data.blocks import BlockData
+
+__all__ = ["PointData"]
+
+
+class PointData(BlockData[PointBatch]):
+    """Block i is input i.
+
+    Args:
+        inputs: m points.
+        exact_samples: what an exact pass samples for each, there being no finite whole.
+
+    Examples:
+        >>> PointData(torch.rand(5, 2)).num_blocks
+        5
+    """
+
+    def __init__(self, inputs: Any, exact_samples: int = 256) -> None:
+        if not len(inputs):
+            raise ValueError("inputs is empty")
+        self.inputs = inputs
+        self.num_blocks = len(inputs)
+        self.exact_samples = exact_samples
+
+    def draw(
+        self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> PointBatch:
+        """The points of ``blocks``."""
+        return PointBatch(blocks, blocks, samples=spread.shape[1])
+
+    def through(self, model: Any, size: int) -> tuple[Self, Any]:
+        """The model samples, so there is nothing to reuse."""
+        return self, model
+
+    def chunks(self, size: int) -> Iterator[PointBatch]:
+        """Points in order."""
+        for blocks in torch.arange(self.num_blocks).split(size):
+            yield PointBatch(blocks, blocks, samples=self.exact_samples)

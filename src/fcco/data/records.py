@@ -1,0 +1,132 @@
+"""What a data set is once it is read: plain tensors with one row a sample, checked."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Classified", "Ranked", "Survival"]
+
+
+def _check_column(name: str, value: Tensor, dtypes: tuple[torch.dtype, ...]) -> None:
+    if value.ndim != 1 or value.dtype not in dtypes:
+        raise ValueError(
+            f"{name} must be one-dimensional, of {' or '.join(map(str, dtypes))}, got "
+            f"{value.dtype} of shape {tuple(value.shape)}"
+        )
+
+
+def _check_rows(name: str, value: Tensor, inputs: Tensor) -> None:
+    if inputs.ndim == 0:
+        raise ValueError("inputs must have one row a sample, got a scalar")
+    if len(value) != len(inputs):
+        raise ValueError(f"{name} has {len(value)} entries, inputs {len(inputs)} rows")
+
+
+def _check_least(name: str, value: Tensor, least: int) -> None:
+    # "not >=" rather than "<", so that a nan is found too
+    wrong = (~(value >= least)).nonzero().flatten()
+    if len(wrong):
+        place = int(wrong[0])
+        raise ValueError(f"{name} must be at least {least}, got {value[place].item()} at {place}")
+
+
+# eq=False everywhere below: == on tensors has no single answer.
+
+
+@dataclass(frozen=True, eq=False)
+class Classified:
+    """Samples and their classes.
+
+    Args:
+        inputs: N samples along the first dimension.
+        classes: (N,) int64, 0 and up.
+
+    Examples:
+        >>> data = Classified(torch.zeros(3, 1, 8, 8), torch.tensor([0, 1, 1]))
+        >>> len(data), data.num_classes
+        (3, 2)
+    """
+
+    inputs: Tensor
+    classes: Tensor
+
+    def __post_init__(self) -> None:
+        _check_column("classes", self.classes, (torch.int64,))
+        _check_rows("classes", self.classes, self.inputs)
+        _check_least("classes", self.classes, 0)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def num_classes(self) -> int:
+        """One more than the largest class."""
+        return int(self.classes.max()) + 1 if len(self) else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Survival:
+    """Samples, how long each was followed, and whether the event was seen.
+
+    Args:
+        inputs: N samples along the first dimension.
+        times: (N,) float32 or float64, finite, 0 and up.
+        events: (N,) booleans; False where the sample is censored at its time.
+
+    Examples:
+        >>> times, events = torch.tensor([1.5, 3.0]), torch.tensor([True, False])
+        >>> data = Survival(torch.zeros(2, 5), times, events)
+        >>> len(data), int(data.events.sum())
+        (2, 1)
+    """
+
+    inputs: Tensor
+    times: Tensor
+    events: Tensor
+
+    def __post_init__(self) -> None:
+        _check_column("times", self.times, (torch.float32, torch.float64))
+        _check_column("events", self.events, (torch.bool,))
+        _check_rows("times", self.times, self.inputs)
+        _check_rows("events", self.events, self.inputs)
+        _check_least("times", self.times, 0)
+        if self.times.isinf().any():
+            raise ValueError(f"times is infinite at {int(self.times.isinf().nonzero()[0])}")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Documents of several queries, one query after the other, each with a grade of relevance.
+
+    Args:
+        inputs: N documents along the first dimension.
+        grades: (N,) int64, 0 and up, higher is more relevant.
+        lengths: int64, for each query its number of documents, at least 1, N in all.
+
+    Examples:
+        >>> data = Ranked(torch.zeros(5, 3), torch.tensor([0, 2, 1, 0, 4]), torch.tensor([3, 2]))
+        >>> len(data), [part.tolist() for part in data.grades.split(data.lengths.tolist())]
+        (5, [[0, 2, 1], [0, 4]])
+    """
+
+    inputs: Tensor
+    grades: Tensor
+    lengths: Tensor
+
+    def __post_init__(self) -> None:
+        _check_column("grades", self.grades, (torch.int64,))
+        _check_column("lengths", self.lengths, (torch.int64,))
+        _check_rows("grades", self.grades, self.inputs)
+        _check_least("grades", self.grades, 0)
+        _check_least("lengths", self.lengths, 1)
+        if self.lengths.sum() != len(self):
+            raise ValueError(
+                f"lengths must sum to the {len(self)} rows of inputs, got {int(self.lengths.sum())}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.inputs)

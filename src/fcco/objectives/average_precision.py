@@ -1,0 +1,71 @@
+"""Average precision: one block a positive, ranked against all samples."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import AnchorBatch
+from fcco.objective import Objective
+from fcco.objectives.domains import check_positive, project_ratio
+from fcco.objectives.scores import differences, weighed
+from fcco.objectives.surrogates import SquaredHinge, Surrogate
+from fcco.probe import Probe
+
+__all__ = ["AveragePrecision"]
+
+
+class AveragePrecision(Objective):
+    """Minus the average precision, or its mean over tasks (mAP).
+
+    With x over all n samples and l in place of 1[h(x) >= h(x_i)],
+
+        u = (mean 1[y=1] l(h(x) - h(x_i)), mean l(h(x) - h(x_i))),  f(u) = -u_1 / u_2.
+
+    Block i is the i-th positive; with several tasks those of task 0 come first, then those of
+    task 1, and so on (``fcco.data.AnchorData.average_precision`` numbers them alike).
+
+    Args:
+        positives: how many positives there are, one number for each task.
+        num_samples: n.
+        surrogate: l.
+
+    Examples:
+        >>> objective = AveragePrecision(5, num_samples=100)
+        >>> objective.outer(torch.tensor([[0.1, 0.2]]), torch.tensor([0]))
+        tensor([-0.5000])
+    """
+
+    inner_dim = 2
+
+    def __init__(
+        self, positives: int | Sequence[int], num_samples: int, surrogate: Surrogate | None = None
+    ) -> None:
+        counts = torch.as_tensor(positives).reshape(-1)
+        check_positive(positives=int(counts.min()), num_samples=num_samples)
+        self.num_blocks = int(counts.sum())
+        self.num_samples = num_samples
+        self.surrogate = SquaredHinge() if surrogate is None else surrogate
+        # Each task counts the same, however many positives it has.
+        weights = self.num_blocks / (len(counts) * counts.double())
+        self._weights = weights.repeat_interleave(counts) if len(counts) > 1 else None
+
+    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+        """Both means over the partners."""
+        if batch.related is None:
+            raise ValueError("AveragePrecision needs AnchorBatch.related: which are positives")
+        costs = weighed(self.surrogate(differences(model, batch)), batch)
+        values = torch.stack([(costs * batch.related).sum(1), costs.sum(1)], dim=1)
+        return Probe(batch.blocks, values, samples=batch.samples)
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """Minus the precision at each positive's rank."""
+        precision = u[:, 0] / u[:, 1]
+        if self._weights is None:
+            return -precision
+        return -precision * self._weights.to(u.device)[blocks].to(u.dtype)
+
+    def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """0 <= u_1 <= u_2, and u_2 holds at least the positive itself."""
+        return project_ratio(u, self.surrogate.at_zero / self.num_samples)

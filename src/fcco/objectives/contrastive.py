@@ -1,0 +1,112 @@
+"""Global contrastive losses: one block an anchor, against every other pair of the data set."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from fcco.batch import ViewBatch
+from fcco.objectives.domains import check_positive
+from fcco.objectives.scores import mean_of_exponentials, widened
+from fcco.probe import Probe
+from fcco.scaled import ScaledObjective
+
+__all__ = ["GlobalContrastive"]
+
+
+class GlobalContrastive(ScaledObjective):
+    """InfoNCE against the whole data set instead of a batch.
+
+    With s the cosine of the embeddings of x_i and y_j, and j over all other pairs,
+
+        u = mean exp((s(x_i, y_j) - s(x_i, y_i)) / T),  f(u) = T log(eps + u).
+
+    Block i < n looks from x_i to the y_j; two-way, block n + i looks from y_i to the x_j.
+
+    ``inner`` takes one encoder, or a tuple of two, one for each view.
+
+    Args:
+        num_pairs: n.
+        temperature: T.
+        two_way: both directions, m = 2n.
+        individual: a temperature for each anchor, learned: u gains a second component T_i, and
+            f(u) = T_i (log(eps + u) + ``radius``). Give ``objective.temperatures`` to the
+            optimizer too. Never below ``temperature / 10``.
+        radius: of the KL ball that the learned temperatures solve (individual alone).
+        eps: the least u that is told apart from 0.
+
+    Examples:
+        >>> objective = GlobalContrastive(num_pairs=100, temperature=0.1, two_way=True)
+        >>> objective.num_blocks
+        200
+    """
+
+    def __init__(
+        self,
+        num_pairs: int,
+        temperature: float = 0.1,
+        *,
+        two_way: bool = False,
+        individual: bool = False,
+        radius: float = 0.5,
+        eps: float = 1e-14,
+    ) -> None:
+        check_positive(num_pairs=num_pairs, temperature=temperature, radius=radius, eps=eps)
+        if num_pairs < 2:
+            raise ValueError("num_pairs must be at least 2: anchors are compared with others")
+        self.num_pairs = self.inner_size = num_pairs
+        self.num_blocks = 2 * num_pairs if two_way else num_pairs
+        self.inner_dim = 2 if individual else 1
+        self.scaled_dim = 1
+        self.temperature = temperature
+        self.radius = radius
+        self.eps = eps
+        self.temperatures: nn.Parameter | None = None
+        if individual:
+            self.temperatures = nn.Parameter(torch.full((self.num_blocks,), temperature))
+
+    def inner(self, model: Callable[[Tensor], Any] | tuple[Any, Any], batch: ViewBatch) -> Probe:
+        """The mean over the sampled pairs, in the direction of each block."""
+        first, second = model if isinstance(model, tuple) else (model, model)
+        x = normalize(widened(first(batch.inputs)), dim=1)
+        y = normalize(widened(second(batch.second)), dim=1)
+        backward = batch.backward.unsqueeze(1)
+        anchors = torch.where(backward, y[batch.anchors], x[batch.anchors])
+        others = torch.where(backward, x[batch.anchors], y[batch.anchors])
+        own = (anchors * others).sum(1, keepdim=True)
+        cosines = torch.where(
+            backward, anchors @ x[batch.partners].T, anchors @ y[batch.partners].T
+        )
+        heat = self._heat(batch.blocks)
+        values, scale = mean_of_exponentials((cosines - own) / heat, batch.weights)
+        columns = [values] if isinstance(heat, float) else [values, heat.squeeze(1)]
+        samples = len(batch.partners)
+        return Probe(batch.blocks, torch.stack(columns, dim=1), samples, log_scale=scale)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """T log(eps + u)."""
+        logarithm = torch.logaddexp(
+            u[:, 0].log() + log_scale, torch.full_like(log_scale, self.eps).log()
+        )
+        if self.temperatures is None:
+            return self.temperature * logarithm
+        return u[:, 1] * (logarithm + self.radius)
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """u is positive, and so are temperatures."""
+        u = u.clone()
+        u[:, 0].clamp_(min=torch.finfo(u.dtype).tiny)
+        if self.temperatures is not None:
+            u[:, 1].clamp_(min=self.temperature / 10)
+        return u
+
+    def supported(self, u: Tensor, fresh: Tensor) -> Tensor:
+        """What a fresh value proves of the mean; nothing of the temperature."""
+        return torch.cat([torch.maximum(u[:, :1], fresh[:, :1] / self.inner_size), u[:, 1:]], 1)
+
+    def _heat(self, blocks: Tensor) -> Tensor | float:
+        if self.temperatures is None:
+            return self.temperature
+        return self.temperatures[blocks].clamp(min=self.temperature / 10).unsqueeze(1)

@@ -1,0 +1,58 @@
+"""Cox's partial likelihood, linear or deep: one block an event, compared with its risk set."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import AnchorBatch
+from fcco.objectives.domains import check_positive
+from fcco.objectives.scores import differences, mean_of_exponentials
+from fcco.probe import Probe
+from fcco.scaled import ScaledObjective
+
+__all__ = ["Cox"]
+
+
+class Cox(ScaledObjective):
+    """The mean negative log partial likelihood over the events.
+
+        u = (1/n) sum_j 1[t_j >= t_i] exp(h(x_j) - h(x_i)),  f(u) = log(n u).
+
+    Which subjects are at risk, and how ties are treated (Breslow, Efron), is in the batch's
+    weights, see ``fcco.data.AnchorData.survival``. Higher scores mean earlier events.
+
+    Block i is the i-th event, in the order of the subjects.
+
+    Args:
+        num_events: m.
+        num_subjects: n.
+        max_ties: for Efron's ties, the largest number of events at one time: such an event
+            weighs itself by at least 1 / max_ties.
+
+    Examples:
+        >>> Cox(num_events=3, num_subjects=10).outer(torch.tensor([[0.1]]), torch.tensor([0]))
+        tensor([0.])
+    """
+
+    inner_dim = 1
+
+    def __init__(self, num_events: int, num_subjects: int, max_ties: int = 1) -> None:
+        check_positive(num_events=num_events, num_subjects=num_subjects, max_ties=max_ties)
+        self.num_blocks = num_events
+        self.inner_size = num_subjects
+        self.max_ties = max_ties
+
+    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+        """The mean over the sampled subjects at risk."""
+        values, scale = mean_of_exponentials(differences(model, batch), batch.weights)
+        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """log of the sum over the risk set."""
+        return (self.inner_size * u[:, 0]).log() + log_scale
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """The subject itself is at risk: u >= 1/n, divided by the ties where they share it."""
+        own = (-log_scale).clamp(max=80).exp().unsqueeze(1)
+        return torch.maximum(u, own / (self.inner_size * self.max_ties))

@@ -1,0 +1,35 @@
+"""Projections onto the convex sets that inner values live in, and checks of arguments."""
+
+import torch
+from torch import Tensor
+
+__all__ = ["check_positive", "project_ratio"]
+
+
+def project_ratio(u: Tensor, lowest: Tensor | float) -> Tensor:
+    """The Euclidean projection of rows (a, b) onto 0 <= a <= b, lowest <= b.
+
+    Examples:
+        >>> project_ratio(torch.tensor([[3.0, 1.0], [-1.0, 0.0]]), 0.5)
+        tensor([[2.0000, 2.0000],
+                [0.0000, 0.5000]])
+    """
+    a, b = u.unbind(1)
+    middle = (a + b) / 2
+    over = (a > b) & (middle >= lowest)
+    a, b = torch.where(over, middle, a), torch.where(over, middle, b)
+    b = b.clamp(min=lowest)
+    return torch.stack([torch.minimum(a.clamp(min=0), b), b], dim=1)
+
+
+def check_positive(**numbers: float) -> None:
+    """Raise a ``ValueError`` that names the first number that is not positive.
+
+    Examples:
+        >>> check_positive(temperature=0.0)
+        Traceback (most recent call last):
+        ValueError: temperature must be positive, got 0.0
+    """
+    for name, number in numbers.items():
+        if not number > 0:
+            raise ValueError(f"{name} must be positive, got {number}")

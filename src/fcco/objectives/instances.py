@@ -1,0 +1,116 @@
+"""Multiple instances: one block a bag, whose label is known while its instances' are not."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from fcco.batch import GroupBatch
+from fcco.objectives.domains import check_positive
+from fcco.objectives.scores import grouped_exponentials, scores_of, widened
+from fcco.probe import Probe
+from fcco.scaled import ScaledObjective
+
+__all__ = ["AttentionPooling", "SoftmaxPooling"]
+
+
+class SoftmaxPooling(ScaledObjective):
+    """The bag's logit is a soft maximum of its instances' scores; its loss is cross-entropy.
+
+        u = mean over the bag of exp(h(x) / lambda),  f(u) = loss(sigmoid(lambda log u), y).
+
+    Block i is bag i.
+
+    Args:
+        labels: (m,), 0 or 1.
+        max_size: an upper bound on the instances in a bag.
+        temperature: lambda; towards 0 the highest score decides.
+
+    Examples:
+        >>> objective = SoftmaxPooling(torch.tensor([0, 1]), max_size=5)
+        >>> objective.outer(torch.ones(2, 1), torch.tensor([0, 1]))  # logit 0 of either label
+        tensor([0.6931, 0.6931])
+    """
+
+    inner_dim = 1
+
+    def __init__(self, labels: Tensor, max_size: int, temperature: float = 1.0) -> None:
+        check_positive(max_size=max_size, temperature=temperature)
+        self.num_blocks = len(labels)
+        self.inner_size = max_size
+        self.temperature = temperature
+        self.labels = labels
+
+    def inner(self, model: Any, batch: GroupBatch) -> Probe:
+        """The mean over each bag's sampled instances."""
+        exponents = scores_of(model, batch.inputs) / self.temperature
+        terms, scale = grouped_exponentials(exponents, batch)
+        return Probe(batch.blocks, batch.mean(terms)[:, None], batch.counts, log_scale=scale)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """Cross-entropy of the pooled logit."""
+        logits = self.temperature * (u[:, 0].log() + log_scale)
+        return _bag_loss(logits, self.labels, blocks)
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """u is positive."""
+        return u.clamp(min=torch.finfo(u.dtype).tiny)
+
+
+class AttentionPooling(ScaledObjective):
+    """The bag's logit is its instances' scores weighed by attention.
+
+        u = (mean e^a(x) h(x), mean e^a(x)),  f(u) = loss(sigmoid(u_1 / u_2), y),
+
+    (h, a) the two columns of the model's output.
+
+    Block i is bag i.
+
+    Args:
+        labels: (m,), 0 or 1.
+        max_size: an upper bound on the instances in a bag.
+
+    Examples:
+        >>> objective = AttentionPooling(torch.tensor([1]), max_size=5)
+        >>> objective.outer(torch.tensor([[0.0, 2.0]]), torch.tensor([0]))
+        tensor([0.6931])
+    """
+
+    inner_dim = 2
+
+    def __init__(self, labels: Tensor, max_size: int) -> None:
+        check_positive(max_size=max_size)
+        self.num_blocks = len(labels)
+        self.inner_size = max_size
+        self.labels = labels
+
+    def inner(self, model: Any, batch: GroupBatch) -> Probe:
+        """Both means over each bag's sampled instances."""
+        outputs = widened(model(batch.inputs))
+        if outputs.ndim != 2 or outputs.shape[1] != 2:
+            raise ValueError(
+                "AttentionPooling needs a model with two outputs, score and attention; got shape "
+                f"{tuple(outputs.shape)}"
+            )
+        terms, scale = grouped_exponentials(outputs[:, 1], batch)
+        values = batch.mean(torch.stack([terms * outputs[:, 0], terms], dim=1))
+        return Probe(batch.blocks, values, batch.counts, log_scale=scale)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """Cross-entropy of the pooled logit, which does not depend on the scale."""
+        return _bag_loss(u[:, 0] / u[:, 1], self.labels, blocks)
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """The attention is positive; 1e-30 leaves room for the quotient."""
+        return torch.stack([u[:, 0], u[:, 1].clamp(min=1e-30)], dim=1)
+
+    def supported(self, u: Tensor, fresh: Tensor) -> Tensor:
+        """The attention is positive; the weighed score has any sign."""
+        floor = fresh[:, 1:] / self.inner_size
+        return torch.cat([u[:, :1], torch.maximum(u[:, 1:], floor)], dim=1)
+
+
+def _bag_loss(logits: Tensor, labels: Tensor, blocks: Tensor) -> Tensor:
+    targets = labels[blocks.to(labels.device)].to(logits)
+    return binary_cross_entropy_with_logits(logits, targets, reduction="none")

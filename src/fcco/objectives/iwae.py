@@ -1,0 +1,62 @@
+"""Importance-weighted bounds for latent variables: one block a data point."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import PointBatch
+from fcco.objectives.domains import check_positive
+from fcco.objectives.scores import mean_of_exponentials, widened
+from fcco.probe import Probe
+from fcco.scaled import ScaledObjective
+
+__all__ = ["IWAE"]
+
+
+class IWAE(ScaledObjective):
+    """Minus the log-likelihood through importance weights, without the bias of few samples.
+
+        u = mean over z ~ q(. | x_i) of p(x_i, z) / q(z | x_i),  f(u) = -log u.
+
+    The model is called as ``model(inputs, samples)`` and returns log p(x, z) - log q(z | x), of
+    shape (B1, samples).
+
+    Block i is data point i.
+
+    Args:
+        num_points: m.
+        least_share: a row is taken to be at least this share of a fresh value. Latent variables
+            are not finitely many, so there is no 1/n that would prove it.
+
+    Examples:
+        >>> IWAE(num_points=3).outer(torch.ones(1, 1), torch.tensor([0]))
+        tensor([-0.])
+    """
+
+    inner_dim = 1
+
+    def __init__(self, num_points: int, least_share: float = 1e-4) -> None:
+        check_positive(num_points=num_points, least_share=least_share)
+        self.num_blocks = num_points
+        self.inner_size = round(1 / least_share)
+
+    def inner(self, model: Any, batch: PointBatch) -> Probe:
+        """The mean over fresh latent samples."""
+        weights = widened(model(batch.inputs, batch.samples))
+        if weights.shape != (len(batch.blocks), batch.samples):
+            raise ValueError(
+                f"the model must return log-weights of shape ({len(batch.blocks)}, "
+                f"{batch.samples}), got {tuple(weights.shape)}"
+            )
+        uniform = weights.new_full((batch.samples,), 1 / batch.samples)
+        values, scale = mean_of_exponentials(weights, uniform)
+        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """-log u."""
+        return -(u[:, 0].log() + log_scale)
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """u is positive."""
+        return u.clamp(min=torch.finfo(u.dtype).tiny)

@@ -1,0 +1,162 @@
+"""Ranking lists: ListNet and NDCG. One block a pair of a list and one of its items."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import AnchorBatch
+from fcco.objective import Objective
+from fcco.objectives.domains import check_positive
+from fcco.objectives.scores import differences, mean_of_exponentials, weighed
+from fcco.objectives.surrogates import SquaredHinge, Surrogate
+from fcco.probe import Probe
+from fcco.scaled import ScaledObjective
+
+__all__ = ["NDCG", "ListNet"]
+
+
+class ListNet(ScaledObjective):
+    """The mean over lists of the cross-entropy between softmax(grades) and softmax(scores).
+
+        u = mean over x in the list of exp(h(x) - h(x_i)),  f(u) = (m/Q) p_i log(N u),
+
+    N the length of the list, Q the number of lists, p the softmax of the grades.
+
+    Block i is item i; items are numbered list after list.
+
+    Args:
+        grades: (m,), of every item.
+        lengths: (Q,), the lengths of the lists.
+
+    Examples:
+        >>> objective = ListNet(torch.tensor([1.0, 0.0, 2.0]), torch.tensor([2, 1]))
+        >>> objective.num_blocks, objective.inner_size
+        (3, 2)
+    """
+
+    inner_dim = 1
+
+    def __init__(self, grades: Tensor, lengths: Tensor) -> None:
+        owner, sizes = _lists(grades, lengths)
+        self.num_blocks = len(grades)
+        self.inner_size = int(lengths.max())
+        self._sizes = sizes
+        gains = grades.double()
+        top = torch.full_like(lengths, -torch.inf, dtype=torch.float64)
+        top = top.scatter_reduce(0, owner, gains, "amax")
+        gains = (gains - top[owner]).exp()
+        totals = torch.zeros_like(top).index_add(0, owner, gains)
+        self._weights = gains / totals[owner] * (self.num_blocks / len(lengths))
+
+    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+        """The mean over sampled items of the same list."""
+        values, scale = mean_of_exponentials(differences(model, batch), batch.weights)
+        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """p log of the sum over the list."""
+        sizes = _rows(self._sizes, blocks, u)
+        return _rows(self._weights, blocks, u) * ((sizes * u[:, 0]).log() + log_scale)
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """The item itself is in the list: u >= 1/N."""
+        own = (-log_scale).clamp(max=80).exp() / _rows(self._sizes, blocks, u)
+        return torch.maximum(u, own.unsqueeze(1))
+
+
+class NDCG(Objective):
+    """Minus the mean over lists of NDCG, or of NDCG at K, with a smooth rank.
+
+        u = mean over x in the list of l(h(x) - h(x_i)),  rank = N u,
+        f(u) = -(m/Q) (2^y_i - 1) / (Z log2(1 + rank)),
+
+    Z the ideal DCG of the list (of its top K), Q the number of lists with a relevant item. At K
+    the gain fades out past rank K: it is multiplied by sigmoid((K + 1/2 - rank) / softness).
+
+    Block i is the i-th item with a positive grade; items are numbered list after list.
+
+    Args:
+        grades: of every item, relevant or not; 0 is irrelevant.
+        lengths: (number of lists,).
+        top_k: K; None: the whole list.
+        surrogate: l; an item's own l(0) is the least its rank can be, and 1 for the default.
+        softness: width of the cut at K, in ranks.
+
+    Examples:
+        >>> objective = NDCG(torch.tensor([2, 0, 1]), torch.tensor([3]))
+        >>> ranks = torch.tensor([1.0, 2.0])  # both relevant items in their ideal places
+        >>> (objective.outer(ranks[:, None] / 3, torch.tensor([0, 1])).mean()).round(decimals=6)
+        tensor(-1.)
+    """
+
+    inner_dim = 1
+
+    def __init__(
+        self,
+        grades: Tensor,
+        lengths: Tensor,
+        *,
+        top_k: int | None = None,
+        surrogate: Surrogate | None = None,
+        softness: float = 0.5,
+    ) -> None:
+        owner, sizes = _lists(grades, lengths)
+        check_positive(top_k=1 if top_k is None else top_k, softness=softness)
+        relevant = grades > 0
+        if not relevant.any():
+            raise ValueError("grades: no item is relevant")
+        self.num_blocks = int(relevant.sum())
+        self.top_k = top_k
+        self.softness = softness
+        self.surrogate = SquaredHinge() if surrogate is None else surrogate
+        gains = grades.double().exp2() - 1
+        ideal = _ideal_dcg(gains, owner, lengths, top_k)
+        self._sizes = sizes[relevant]
+        scale = self.num_blocks / int((ideal > 0).sum())
+        self._gains = (gains / ideal[owner])[relevant] * scale
+
+    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+        """The mean over sampled items of the same list."""
+        costs = weighed(self.surrogate(differences(model, batch)), batch)
+        return Probe(batch.blocks, costs.sum(1, keepdim=True), samples=batch.samples)
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """Minus the discounted gain at the smooth rank."""
+        rank = _rows(self._sizes, blocks, u) * u[:, 0]
+        gain = _rows(self._gains, blocks, u) / torch.log2(1 + rank)
+        if self.top_k is not None:
+            gain = gain * torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
+        return -gain
+
+    def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """The item's own l(0) is always in the mean."""
+        lowest = self.surrogate.at_zero / _rows(self._sizes, blocks, u)
+        return torch.maximum(u, lowest.unsqueeze(1))
+
+
+def _lists(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The list of each item, and that list's length."""
+    if grades.ndim != 1 or lengths.ndim != 1 or int(lengths.sum()) != len(grades):
+        raise ValueError(
+            f"lengths must add up to the {len(grades)} grades, they add up to {int(lengths.sum())}"
+        )
+    owner = torch.arange(len(lengths)).repeat_interleave(lengths)
+    return owner, lengths[owner]
+
+
+def _ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None) -> Tensor:
+    """The DCG of the best order of each list."""
+    order = gains.argsort(descending=True, stable=True)
+    order = order[owner[order].argsort(stable=True)]  # by list, and within it by gain
+    starts = lengths.cumsum(0) - lengths
+    rank = torch.arange(len(gains)) - starts[owner] + 1
+    discounted = gains[order] / torch.log2(1 + rank.double())
+    if top_k is not None:
+        discounted = discounted * (rank <= top_k)
+    ideal = torch.zeros(len(lengths), dtype=torch.float64)
+    return ideal.index_add(0, owner, discounted)
+
+
+def _rows(column: Tensor, blocks: Tensor, like: Tensor) -> Tensor:
+    return column[blocks.to(column.device)].to(like)

@@ -1,0 +1,76 @@
+"""Neighbourhood components: one block a point, drawn to the points of its class."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import AnchorBatch
+from fcco.objectives.domains import check_positive, project_ratio
+from fcco.objectives.scores import mean_of_exponentials, widened
+from fcco.probe import Probe
+from fcco.scaled import ScaledObjective
+
+__all__ = ["NCA"]
+
+
+class NCA(ScaledObjective):
+    """Minus the probability that a soft nearest neighbour has the point's class.
+
+    With d_ij = |e(x_i) - e(x_j)|^2 / temperature of embeddings e and j over the other points,
+
+        u = (mean 1[y_j = y_i] exp(-d_ij), mean exp(-d_ij)),  f(u) = -u_1 / u_2,
+
+    or minus its logarithm, which does not give up on points that are far from their class.
+
+    Block i is point i.
+
+    Args:
+        num_points: m = n.
+        temperature: scale of the squared distances.
+        logarithm: use -log(u_1 / u_2).
+        eps: with the logarithm, the least probability that is told apart from 0.
+
+    Examples:
+        >>> NCA(num_points=10).outer(torch.tensor([[0.1, 0.4]]), torch.tensor([0]))
+        tensor([-0.2500])
+    """
+
+    inner_dim = 2
+
+    def __init__(
+        self,
+        num_points: int,
+        temperature: float = 1.0,
+        *,
+        logarithm: bool = False,
+        eps: float = 1e-6,
+    ) -> None:
+        check_positive(num_points=num_points, temperature=temperature, eps=eps)
+        self.num_blocks = self.inner_size = num_points
+        self.temperature = temperature
+        self.logarithm = logarithm
+        self.eps = eps
+
+    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+        """Both means over the sampled points."""
+        if batch.related is None:
+            raise ValueError("NCA needs AnchorBatch.related: which pairs share their class")
+        embeddings = widened(model(batch.inputs))
+        anchors, partners = embeddings[batch.anchors], embeddings[batch.partners]
+        # Differences, not |a|^2 + |b|^2 - 2ab, which loses the small distances that matter.
+        exponents = -(anchors.unsqueeze(1) - partners).square().sum(-1) / self.temperature
+        weights = batch.weights.to(exponents.dtype).expand_as(exponents)
+        total, scale = mean_of_exponentials(exponents, weights)
+        same = weights * batch.related * (exponents - scale.unsqueeze(1)).clamp(max=0).exp()
+        values = torch.stack([same.sum(1), total], dim=1)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """The ratio does not depend on the scale."""
+        probability = u[:, 0] / u[:, 1].clamp(min=torch.finfo(u.dtype).tiny)
+        return -(probability + self.eps).log() if self.logarithm else -probability
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """0 <= u_1 <= u_2."""
+        return project_ratio(u, torch.finfo(u.dtype).tiny)

@@ -1,0 +1,125 @@
+"""Partial AUC: one block a positive, its hardest negatives weighed by a soft maximum (KL)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import AnchorBatch
+from fcco.objectives.domains import check_positive
+from fcco.objectives.scores import differences, mean_of_exponentials
+from fcco.objectives.surrogates import SquaredHinge, Surrogate, exp_then_linear
+from fcco.probe import Probe
+from fcco.scaled import ScaledObjective
+
+__all__ = ["OneWayPartialAUC", "TwoWayPartialAUC"]
+
+
+class _HardNegatives(ScaledObjective):
+    """u = mean over negatives of exp(l(h(x-) - h(x_i)) / temperature), at least 1."""
+
+    inner_dim = 1
+
+    def __init__(
+        self,
+        num_positives: int,
+        num_negatives: int,
+        temperature: float,
+        surrogate: Surrogate | None,
+    ) -> None:
+        check_positive(
+            num_positives=num_positives, num_negatives=num_negatives, temperature=temperature
+        )
+        self.num_blocks = num_positives
+        self.inner_size = num_negatives
+        self.temperature = temperature
+        self.surrogate = SquaredHinge() if surrogate is None else surrogate
+
+    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+        """The mean over the sampled negatives."""
+        exponents = self.surrogate(differences(model, batch)) / self.temperature
+        values, scale = mean_of_exponentials(exponents, batch.weights)
+        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """u >= 1, because l >= 0."""
+        return torch.maximum(u, (-log_scale).clamp(max=80).exp().unsqueeze(1))
+
+
+class OneWayPartialAUC(_HardNegatives):
+    """Soft maximum over the negatives of each positive: low false-positive rates count.
+
+        u = mean exp(l(h(x-) - h(x_i)) / lambda),  f(u) = lambda log u.
+
+    Block i is the i-th positive.
+
+    Args:
+        num_positives: m.
+        num_negatives: n.
+        temperature: lambda; towards 0 only the hardest negative counts, towards infinity all
+            count alike (plain AUC).
+        surrogate: l, non-negative.
+
+    Examples:
+        >>> objective = OneWayPartialAUC(3, num_negatives=10, temperature=0.5)
+        >>> objective.outer(torch.ones(1, 1), torch.tensor([0]))
+        tensor([0.])
+    """
+
+    def __init__(
+        self,
+        num_positives: int,
+        num_negatives: int,
+        temperature: float = 1.0,
+        surrogate: Surrogate | None = None,
+    ) -> None:
+        super().__init__(num_positives, num_negatives, temperature, surrogate)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """lambda log u."""
+        return self.temperature * (u[:, 0].log() + log_scale)
+
+
+class TwoWayPartialAUC(_HardNegatives):
+    """Soft maxima over negatives and over positives: low false-positive and high true-positive
+    rates count.
+
+        u = mean exp(l(h(x-) - h(x_i)) / lambda_2),  f(u) = u^(lambda_2 / lambda_1).
+
+    lambda_1 times the logarithm of F is the two-way partial AUC risk. Beyond exp(``cap``), f goes
+    on along its tangent in log u, which keeps it finite for any score.
+
+    Block i is the i-th positive.
+
+    Args:
+        num_positives: m.
+        num_negatives: n.
+        positive_temperature: lambda_1.
+        negative_temperature: lambda_2.
+        surrogate: l, non-negative.
+        cap: the exponent from which on f is continued.
+
+    Examples:
+        >>> objective = TwoWayPartialAUC(3, num_negatives=10, positive_temperature=0.5)
+        >>> objective.outer(torch.full((1, 1), 3.0), torch.tensor([0])).round(decimals=4)
+        tensor([9.])
+    """
+
+    def __init__(
+        self,
+        num_positives: int,
+        num_negatives: int,
+        positive_temperature: float = 1.0,
+        negative_temperature: float = 1.0,
+        surrogate: Surrogate | None = None,
+        cap: float = 20.0,
+    ) -> None:
+        super().__init__(num_positives, num_negatives, negative_temperature, surrogate)
+        check_positive(positive_temperature=positive_temperature, cap=cap)
+        self.positive_temperature = positive_temperature
+        self.cap = cap
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """A power of u, through its logarithm."""
+        ratio = self.temperature / self.positive_temperature
+        return exp_then_linear(ratio * (u[:, 0].log() + log_scale), self.cap)

@@ -1,0 +1,64 @@
+"""Constraints by a quadratic penalty: one block a constraint."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from fcco.batch import GroupBatch
+from fcco.objective import Objective
+from fcco.objectives.domains import check_positive
+from fcco.probe import Probe
+
+__all__ = ["ConstraintPenalty"]
+
+
+class ConstraintPenalty(Objective):
+    """u = c_i(w), f(u) = (rho/2) max(u, 0)^2, for constraints c_i(w) <= 0 that are expectations.
+
+    What is to be minimised under the constraints is the probe's ordinary ``loss``:
+
+        opt.step(lambda: replace(objective.inner(model, batch), loss=criterion(...)))
+
+    Block i is constraint i.
+
+    Args:
+        num_constraints: m.
+        constraint: (outputs, targets, block of each sample) to one number a sample, whose mean
+            over the samples of block i is c_i.
+        penalty: rho.
+
+    Examples:
+        >>> import torch
+        >>> objective = ConstraintPenalty(2, lambda outputs, targets, block: outputs[:, 0] - 0.5)
+        >>> objective.outer(torch.tensor([[2.0], [-1.0]]), torch.tensor([0, 1]))
+        tensor([2., 0.])
+    """
+
+    inner_dim = 1
+
+    def __init__(
+        self,
+        num_constraints: int,
+        constraint: Callable[[Any, Tensor | None, Tensor], Tensor],
+        penalty: float = 1.0,
+    ) -> None:
+        check_positive(num_constraints=num_constraints, penalty=penalty)
+        self.num_blocks = num_constraints
+        self.constraint = constraint
+        self.penalty = penalty
+
+    def inner(self, model: Any, batch: GroupBatch) -> Probe:
+        """The mean of the constraint over each block's samples."""
+        block = batch.blocks[batch.owner]
+        values = self.constraint(model(batch.inputs), batch.targets, block)
+        if values.shape != batch.owner.shape:
+            raise ValueError(
+                f"constraint must give one number a sample, shape {tuple(batch.owner.shape)}, "
+                f"got {tuple(values.shape)}"
+            )
+        return Probe(batch.blocks, batch.mean(values)[:, None], batch.counts)
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """The penalty of what is violated."""
+        return self.penalty / 2 * u[:, 0].clamp(min=0).square()

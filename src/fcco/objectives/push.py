@@ -1,0 +1,59 @@
+"""p-norm push: one block a negative; the ones that rank highest are pushed down hardest."""
+
+from typing import Any
+
+from torch import Tensor
+
+from fcco.batch import AnchorBatch
+from fcco.objective import Objective
+from fcco.objectives.domains import check_positive
+from fcco.objectives.scores import differences, weighed
+from fcco.objectives.surrogates import Logistic, Surrogate
+from fcco.probe import Probe
+
+__all__ = ["PNormPush"]
+
+
+class PNormPush(Objective):
+    """u = mean over positives of l(h(x_i) - h(x+)), f(u) = u^p.
+
+    With p = 2 the slope is linear and ``FreshPair`` applies.
+
+    Block i is the i-th negative.
+
+    Args:
+        num_negatives: m.
+        power: p, at least 1.
+        surrogate: l, non-negative: ``Logistic`` or ``Exponential``.
+
+    Examples:
+        >>> import torch
+        >>> PNormPush(5, power=3.0).outer(torch.tensor([[2.0]]), torch.tensor([0]))
+        tensor([8.])
+    """
+
+    inner_dim = 1
+
+    def __init__(
+        self, num_negatives: int, power: float = 2.0, surrogate: Surrogate | None = None
+    ) -> None:
+        check_positive(num_negatives=num_negatives)
+        if not power >= 1:
+            raise ValueError(f"power must be at least 1, got {power}")
+        self.num_blocks = num_negatives
+        self.power = power
+        self.surrogate = Logistic() if surrogate is None else surrogate
+
+    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+        """The mean over the sampled positives."""
+        costs = self.surrogate(-differences(model, batch))  # the anchor is the one to push down
+        values = weighed(costs, batch).sum(1, keepdim=True)
+        return Probe(batch.blocks, values, samples=batch.samples)
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """u^p."""
+        return u[:, 0].pow(self.power)
+
+    def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """Costs are not negative."""
+        return u.clamp(min=0)

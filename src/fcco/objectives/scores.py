@@ -1,0 +1,113 @@
+"""From the model's outputs to scores, differences of scores and means of exponentials."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.batch import AnchorBatch, GroupBatch
+
+__all__ = [
+    "differences",
+    "grouped_exponentials",
+    "mean_of_exponentials",
+    "scores_of",
+    "weighed",
+    "widened",
+]
+
+
+def widened(outputs: Tensor) -> Tensor:
+    """At least float32: sums over pairs and exponentials want it.
+
+    Examples:
+        >>> widened(torch.zeros(1, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+
+def scores_of(model: Callable[[Tensor], Any], inputs: Tensor) -> Tensor:
+    """One score for each input: the model's output, of shape (N,) or (N, 1).
+
+    Examples:
+        >>> scores_of(lambda x: x.sum(1, keepdim=True), torch.ones(3, 2))
+        tensor([2., 2., 2.])
+    """
+    outputs = model(inputs)
+    if outputs.ndim == 2 and outputs.shape[1] == 1:
+        outputs = outputs.squeeze(1)
+    if outputs.ndim != 1:
+        raise ValueError(
+            f"the model must give one score a sample, got outputs of shape {tuple(outputs.shape)}"
+        )
+    return widened(outputs)
+
+
+def differences(model: Callable[[Tensor], Any], batch: AnchorBatch) -> Tensor:
+    """h(partner j) - h(anchor i), of shape (B1, k), from one forward pass.
+
+    Examples:
+        >>> batch = AnchorBatch(torch.tensor([0]), torch.tensor([[1.0], [5.0]]),
+        ...     anchors=torch.tensor([0]), partners=torch.tensor([1]),
+        ...     weights=torch.ones(1), samples=1)
+        >>> differences(lambda x: x, batch)
+        tensor([[4.]])
+    """
+    if batch.columns is None:
+        scores = scores_of(model, batch.inputs)
+        return scores[batch.partners] - scores[batch.anchors].unsqueeze(1)
+    scores = widened(model(batch.inputs))
+    anchor = scores[batch.anchors, batch.columns].unsqueeze(1)
+    if batch.partners.ndim == 1:
+        return scores[batch.partners][:, batch.columns].T - anchor
+    return scores[batch.partners, batch.columns.unsqueeze(1)] - anchor
+
+
+def weighed(costs: Tensor, batch: AnchorBatch) -> Tensor:
+    """Each pair's cost times its weight; a pair without weight is nothing, whatever it costs.
+
+    Examples:
+        >>> batch = AnchorBatch(torch.tensor([0]), torch.zeros(2), anchors=torch.tensor([0]),
+        ...     partners=torch.tensor([0, 1]), weights=torch.tensor([0.0, 0.5]), samples=2)
+        >>> weighed(torch.tensor([[torch.inf, 4.0]]), batch)
+        tensor([[0., 2.]])
+    """
+    weights = batch.weights.to(costs.dtype)
+    return costs.masked_fill(weights == 0, 0) * weights
+
+
+def mean_of_exponentials(exponents: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """sum_j weights_j exp(exponents_j) of each row, as mantissa and log-scale, both (B1,).
+
+    The scale is a whole number just above the largest exponent that counts.
+
+    Examples:
+        >>> mean_of_exponentials(torch.tensor([[1e4, 1e4]]), torch.tensor([0.5, 0.5]))
+        (tensor([1.]), tensor([10000.]))
+    """
+    weights = weights.to(exponents.dtype).expand_as(exponents)
+    exponents = exponents.masked_fill(weights == 0, -torch.inf)
+    scale = _whole(exponents.detach().amax(1))
+    return (weights * (exponents - scale.unsqueeze(1)).exp()).sum(1), scale
+
+
+def grouped_exponentials(exponents: Tensor, batch: GroupBatch) -> tuple[Tensor, Tensor]:
+    """exp(exponents - log-scale) of each sample, and the log-scale of its group, (k,) and (B1,).
+
+    Examples:
+        >>> batch = GroupBatch(torch.tensor([0]), torch.zeros(2, 1), owner=torch.tensor([0, 0]),
+        ...                    counts=torch.tensor([2]))
+        >>> grouped_exponentials(torch.tensor([5.0, 5.0]), batch)
+        (tensor([1., 1.]), tensor([5.]))
+    """
+    lowest = torch.full_like(batch.blocks, -torch.inf, dtype=exponents.dtype)
+    peak = lowest.scatter_reduce(0, batch.owner, exponents.detach(), "amax")
+    scale = _whole(peak)
+    return (exponents - scale[batch.owner]).exp(), scale
+
+
+def _whole(peak: Tensor) -> Tensor:
+    """Rounded up; 0 for a row without any term."""
+    return peak.ceil().where(peak.isfinite(), 0)

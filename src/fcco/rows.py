@@ -1,0 +1,262 @@
+"""What a row of the table is: the value itself, or mantissas followed by their log-scale."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fcco.coefficients import Scalar, Weights
+from fcco.objective import Objective
+from fcco.point import Point
+from fcco.probe import Probe
+from fcco.recursion import advance
+from fcco.scaled import ScaledObjective
+from fcco.slope import slope
+
+__all__ = ["PlainRows", "Rows", "ScaledRows", "rows_of"]
+
+
+class Rows(ABC):
+    """Everything the optimizer does with rows, whatever they hold; all tensors are (k, width)."""
+
+    width: int
+    scaled: int = 0
+    """How many leading columns have their log-scale in the last; 0: none."""
+
+    @abstractmethod
+    def pack(self, values: Tensor, log_scale: Tensor | None = None) -> Tensor:
+        """Rows of inner values, or of mantissas and their log-scale."""
+
+    @abstractmethod
+    def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
+        """The objective's ``feasible``."""
+
+    @abstractmethod
+    def outer(self, rows: Tensor, blocks: Tensor) -> Tensor:
+        """f_i of each row, (k,)."""
+
+    @abstractmethod
+    def pull(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
+        """Slopes at ``rows``, to be back-propagated through ``Probe.values`` of ``fresh``: (k, p).
+
+        ``supported``: whether fresh values bound the rows, see ``ScaledObjective.supported``.
+        """
+
+    @abstractmethod
+    def advance(
+        self,
+        old: Tensor,
+        keep: Scalar,
+        weights: Weights,
+        current: Tensor,
+        there: Mapping[Point, Tensor],
+        derivative: Tensor | None,
+        anchor: Tensor | None,
+    ) -> Tensor:
+        """``fcco.recursion.advance`` on rows.
+
+        Args:
+            there: the rows seen at the further points.
+            derivative: stands for the change since the previous point (single point); (k, p).
+        """
+
+    @abstractmethod
+    def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
+        """Rows times a number each, (k, 1)."""
+
+    @abstractmethod
+    def add(self, first: Tensor, second: Tensor) -> Tensor:
+        """The sum of two rows."""
+
+    def of(self, probe: Probe, dtype: torch.dtype) -> Tensor:
+        """The rows a probe reports, detached."""
+        scale = probe.log_scale
+        return self.pack(
+            probe.values.detach().to(dtype), None if scale is None else scale.to(dtype)
+        )
+
+
+class PlainRows(Rows):
+    """A row is the value.
+
+    Examples:
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> PlainRows(MultiTaskAUC(2)).width
+        4
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self.width = objective.inner_dim
+
+    def pack(self, values: Tensor, log_scale: Tensor | None = None) -> Tensor:
+        """The values."""
+        if log_scale is not None:
+            raise ValueError(
+                f"Probe.log_scale is for a ScaledObjective, which "
+                f"{type(self.objective).__name__} is not"
+            )
+        return values
+
+    def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
+        """``feasible``, on a copy: it may project in place."""
+        return self.objective.feasible(rows.clone(), blocks)
+
+    def outer(self, rows: Tensor, blocks: Tensor) -> Tensor:
+        """``outer``."""
+        return self.objective.outer(rows, blocks)
+
+    def pull(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
+        """The slopes."""
+        name = f"{type(self.objective).__name__}.outer"
+        return slope(lambda u: self.objective.outer(u, blocks), rows, name=name)
+
+    def advance(
+        self,
+        old: Tensor,
+        keep: Scalar,
+        weights: Weights,
+        current: Tensor,
+        there: Mapping[Point, Tensor],
+        derivative: Tensor | None,
+        anchor: Tensor | None,
+    ) -> Tensor:
+        """The recursion."""
+        changes = {point: current - rows for point, rows in there.items()}
+        if derivative is not None:
+            changes[Point.PREVIOUS] = derivative
+        return advance(old, keep, weights, current, changes, anchor)
+
+    def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
+        """The product."""
+        return rows * weight
+
+    def add(self, first: Tensor, second: Tensor) -> Tensor:
+        """The sum."""
+        return first + second
+
+
+class ScaledRows(Rows):
+    """A row is p mantissas and one log-scale: u = exp(row[p]) * row[:p].
+
+    The scale moves by whole numbers, which floating point adds exactly.
+
+    Examples:
+        >>> rows = torch.tensor([[1.0, 500.0]]), torch.tensor([[1.0, 501.0]])
+        >>> (one, other), scale = aligned(*rows)
+        >>> scale.item(), other.item()
+        (501.0, 1.0)
+    """
+
+    def __init__(self, objective: ScaledObjective) -> None:
+        self.objective = objective
+        self.width = objective.inner_dim + 1
+        self.scaled = objective.scaled_dim or objective.inner_dim
+
+    def pack(self, values: Tensor, log_scale: Tensor | None = None) -> Tensor:
+        """Mantissas and scale; without one, plain values at scale 0."""
+        scale = torch.zeros_like(values[:, 0]) if log_scale is None else log_scale
+        return torch.cat([values, scale.unsqueeze(1)], dim=1)
+
+    def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
+        """``scaled_feasible``."""
+        mantissas, scale = rows[:, :-1].clone(), rows[:, -1]
+        return self.pack(self.objective.scaled_feasible(mantissas, scale, blocks), scale)
+
+    def outer(self, rows: Tensor, blocks: Tensor) -> Tensor:
+        """``scaled_outer``."""
+        return self.objective.scaled_outer(rows[:, :-1], rows[:, -1], blocks)
+
+    def pull(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
+        """d f / d mantissa of the fresh value: both are at one scale while the slope is taken."""
+        (u, value), scale = aligned(rows, fresh, scaled=self.scaled)
+        if supported:
+            u = self.objective.supported(u, value)
+        name = f"{type(self.objective).__name__}.scaled_outer"
+        outer = self.objective.scaled_outer
+        slopes = slope(lambda u: outer(u, scale[:, 0], blocks), u, name=name)
+        return _rescaled(slopes, fresh[:, -1:] - scale, self.scaled)
+
+    def advance(
+        self,
+        old: Tensor,
+        keep: Scalar,
+        weights: Weights,
+        current: Tensor,
+        there: Mapping[Point, Tensor],
+        derivative: Tensor | None,
+        anchor: Tensor | None,
+    ) -> Tensor:
+        """The recursion on mantissas of one scale."""
+        parts = [old, current, *there.values()]
+        if derivative is not None:
+            parts.append(self.pack(derivative, current[:, -1]))
+        if anchor is not None:
+            parts.append(anchor)
+        (old, current, *further), scale = aligned(*parts, scaled=self.scaled)
+        anchor = further.pop() if anchor is not None else None
+        slant = further.pop() if derivative is not None else None
+        changes = {p: current - rows for p, rows in zip(there, further, strict=True)}
+        if slant is not None:
+            changes[Point.PREVIOUS] = slant
+        u = advance(old, keep, weights, current, changes, anchor)
+        return _leveled(self.objective.supported(u, current), scale, self.scaled)
+
+    def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
+        """The product, at the same scale."""
+        return self.pack(rows[:, :-1] * weight, rows[:, -1])
+
+    def add(self, first: Tensor, second: Tensor) -> Tensor:
+        """The sum, at the common scale."""
+        (one, other), scale = aligned(first, second, scaled=self.scaled)
+        return _leveled(one + other, scale, self.scaled)
+
+
+def rows_of(objective: Objective) -> Rows:
+    """The rows ``objective`` asks for.
+
+    Examples:
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> type(rows_of(MultiTaskAUC(2))).__name__
+        'PlainRows'
+    """
+    if isinstance(objective, ScaledObjective):
+        return ScaledRows(objective)
+    return PlainRows(objective)
+
+
+def aligned(*rows: Tensor, scaled: int = 1) -> tuple[list[Tensor], Tensor]:
+    """The mantissas of several rows at one common scale, and that scale, (k, 1).
+
+    The scale is the largest among those whose row is not zero: nothing overflows, and a value that
+    vanishes beside it underflows to zero, as it does in the sum. Columns from ``scaled`` on are
+    plain.
+
+    Examples:
+        >>> mantissas, scale = aligned(torch.tensor([[2.0, 1e4]]), torch.tensor([[3.0, 1e4]]))
+        >>> [m.item() for m in mantissas], scale.item()
+        ([2.0, 3.0], 10000.0)
+    """
+    scales = [
+        row[:, -1:].where((row[:, :scaled] != 0).any(1, keepdim=True), -torch.inf) for row in rows
+    ]
+    scale = torch.cat(scales, dim=1).amax(1, keepdim=True)
+    scale = scale.where(scale.isfinite(), rows[0][:, -1:])
+    return [_rescaled(row[:, :-1], row[:, -1:] - scale, scaled) for row in rows], scale
+
+
+def _rescaled(u: Tensor, exponent: Tensor, scaled: int) -> Tensor:
+    """The first ``scaled`` columns times exp(exponent), which is at most 0."""
+    factor = exponent.clamp(max=0).exp()
+    if scaled == u.shape[1]:
+        return u * factor
+    return torch.cat([u[:, :scaled] * factor, u[:, scaled:]], dim=1)
+
+
+def _leveled(u: Tensor, scale: Tensor, scaled: int) -> Tensor:
+    """A row whose mantissas are of the order of 1: long runs would else drift to 0 or infinity."""
+    peak = u[:, :scaled].abs().amax(1, keepdim=True)
+    shift = peak.log().floor().clamp(-80, 80)  # exp of it is a float32
+    shift = shift.where((peak > 0) & peak.isfinite(), 0)
+    return torch.cat([u[:, :scaled] * (-shift).exp(), u[:, scaled:], scale + shift], dim=1)

@@ -1,0 +1,63 @@
+"""Objectives whose inner values overflow: rows are kept as a mantissa and a log-scale."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from fcco.objective import Objective
+
+__all__ = ["ScaledObjective"]
+
+
+class ScaledObjective(Objective):
+    """An objective of exponentials, u^i = exp(log_scale^i) * mantissa^i.
+
+    ``inner`` reports mantissas in ``Probe.values`` and their common exponent, one number a row, in
+    ``Probe.log_scale``. The optimizer brings all values of a row, at every point, to one scale
+    before the linear recursion, so that temperature 0.01 or a score of 1e4 stays finite.
+
+    A subclass defines ``inner_size`` and ``scaled_outer`` (and ``scaled_feasible``, where a domain
+    is known); ``outer`` and ``feasible`` of plain values follow.
+
+    Examples:
+        >>> class LogMeanExp(ScaledObjective):
+        ...     num_blocks, inner_dim, inner_size = 3, 1, 100
+        ...     def scaled_outer(self, u, log_scale, blocks):
+        ...         return u[:, 0].log() + log_scale
+        >>> objective, blocks = LogMeanExp(), torch.tensor([0])
+        >>> objective.scaled_outer(torch.ones(1, 1), torch.tensor([1e4]), blocks)
+        tensor([10000.])
+        >>> objective.outer(torch.ones(1, 1), blocks)
+        tensor([0.])
+    """
+
+    inner_size: int
+    """n, an upper bound on the inner samples of any block."""
+    scaled_dim: int | None = None
+    """How many leading components the scale applies to; None: all. The others are plain."""
+
+    @abstractmethod
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """f_i(exp(log_scale) u) for each row: (k, p), (k,) and (k,) to (k,)."""
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """Project exp(log_scale) u onto the domain, given and returned as mantissas."""
+        return u
+
+    def supported(self, u: Tensor, fresh: Tensor) -> Tensor:
+        """Raise u to what a fresh value proves; both are mantissas of one scale.
+
+        A mean of n positive terms is at least 1/n of any of them, hence of any sample's mean.
+        Rows that are stale by hundreds of e-folds, or pushed below zero by a correction, then
+        still have a finite slope. Override it where components may be negative.
+        """
+        return torch.maximum(u, fresh / self.inner_size)
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """f_i of plain values."""
+        return self.scaled_outer(u, torch.zeros_like(u[:, 0]), blocks)
+
+    def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """The projection of plain values."""
+        return self.scaled_feasible(u, torch.zeros_like(u[:, 0]), blocks)

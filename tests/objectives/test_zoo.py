@@ -1,0 +1,167 @@
+"""Every objective against its definition, by enumeration, by differences, and in a step."""
+
+import itertools
+
+import pytest
+import torch
+from objectives.zoo import CASES, X, Z
+
+import fcco
+from fcco.data import exact_pass, exact_value
+from fcco.scaled import ScaledObjective
+from fcco.updates import Normalized
+
+every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def exact_inner(case, model, chunk_size=1000):
+    """g_i of all blocks from one exact pass, differentiable."""
+    m = case.objective.num_blocks
+    sums, totals = torch.zeros(m, case.objective.inner_dim, dtype=torch.float64), torch.zeros(m, 1)
+    for call in exact_pass(model, case.dataset, case.objective, chunk_size=chunk_size):
+        probe = call()
+        counts = probe.samples_per_row().unsqueeze(1)
+        sums = sums.index_add(0, probe.blocks, unscaled(case, probe) * counts)
+        totals = totals.index_add(0, probe.blocks, counts.float())
+    return sums / totals.double()
+
+
+def unscaled(case, probe):
+    if probe.log_scale is None:
+        return probe.values
+    scaled = case.objective.scaled_dim or case.objective.inner_dim
+    factor = probe.log_scale.exp().unsqueeze(1)
+    return torch.cat([probe.values[:, :scaled] * factor, probe.values[:, scaled:]], dim=1)
+
+
+def truth(case, model):
+    with torch.no_grad():
+        if case.name.startswith("contrastive"):
+            return case.truth(model(X).tolist(), model(Z).tolist())
+        return case.truth(model(X).tolist())
+
+
+@every
+@pytest.mark.parametrize("chunk_size", [1000, 4])
+def test_the_exact_value_is_the_definition(case, chunk_size):
+    model = case.model()
+    value = exact_value(model, case.dataset, case.objective, chunk_size=chunk_size)
+    assert value == pytest.approx(truth(case, model), abs=1e-10)
+    blocks = torch.arange(case.objective.num_blocks)
+    by_chunks = case.objective.outer(exact_inner(case, model, chunk_size), blocks).mean()
+    assert by_chunks.item() == pytest.approx(truth(case, model), abs=1e-10)
+
+
+def grids(case, block, replacement):
+    """Uniform numbers that make ``draw`` visit every equally likely outcome once."""
+    data, k = case.dataset, 2
+    if hasattr(data, "strata"):
+        sizes = [len(part) for part in data.strata]
+        sizes = sizes if len(sizes) == k else [sizes[0] - (not replacement), sizes[0]]
+        if len(data.strata) == k:
+            sizes = [len(part) for part in data.strata]
+    elif hasattr(data, "second"):
+        sizes = [len(data) - (not replacement), len(data)]
+    elif hasattr(data, "positives"):
+        sizes = [int(data.positives[block]), int(data.negatives[block])]
+    else:
+        own = data.sizes if hasattr(data, "sizes") else data._sizes
+        sizes = [int(own[block]) - (not replacement), int(own[block])]
+    axes = [[(j + 0.5) / size for j in range(size)] for size in sizes]
+    for point in itertools.product(*axes):
+        yield torch.tensor(point, dtype=torch.float64)
+
+
+@every
+@pytest.mark.parametrize("replacement", [True, False])
+def test_sampled_values_are_unbiased_by_enumeration(case, replacement):
+    model = case.model()
+    exact = exact_inner(case, model).detach()
+    for block in range(case.objective.num_blocks):
+        blocks, values = torch.tensor([block]), []
+        for point in grids(case, block, replacement):
+            batch = case.dataset.draw(blocks, point[None], point, replacement=replacement)
+            probe = case.objective.inner(model, case.dataset.collate(batch))
+            values.append(unscaled(case, probe).detach())
+        average = torch.cat(values).mean(0)
+        torch.testing.assert_close(average, exact[block], rtol=1e-10, atol=1e-12)
+
+
+@every
+def test_gradients_are_those_of_the_definition(case):
+    """F through exact values, differentiated by autograd and by differences."""
+    model = case.model()
+    blocks = torch.arange(case.objective.num_blocks)
+
+    def value(weight, bias):
+        parameters = {"weight": weight, "bias": bias}
+
+        def call(x):
+            return torch.func.functional_call(model, parameters, (x,))
+
+        return case.objective.outer(exact_inner(case, call), blocks).mean()
+
+    assert torch.autograd.gradcheck(
+        value, tuple(p.detach().requires_grad_() for p in model.parameters())
+    )
+
+
+@every
+def test_the_optimizer_follows_the_gradient_of_the_definition(case):
+    """With all blocks and all samples, BSGD's direction is the exact gradient."""
+    model = case.model()
+    value = case.objective.outer(
+        exact_inner(case, model), torch.arange(case.objective.num_blocks)
+    ).mean()
+    expected = torch.autograd.grad(value, list(model.parameters()))
+    opt = fcco.MSVRM(model.parameters(), case.objective, version=3, lr=0.1, alpha=0.5, beta=0.5)
+    opt.snapshot(exact_pass(model, case.dataset, case.objective, chunk_size=4))
+    for p, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(opt.state[p]["anchor"], gradient, rtol=1e-9, atol=1e-11)
+
+
+@every
+def test_a_step_lowers_the_objective(case):
+    model = case.model(seed=3)
+    before = exact_value(model, case.dataset, case.objective)
+    opt = fcco.SOX(
+        model.parameters(), case.objective, lr=0.02, alpha=1.0, beta=1.0, update=Normalized()
+    )
+    opt.step(exact_pass(model, case.dataset, case.objective)[0])
+    after = exact_value(model, case.dataset, case.objective)
+    assert after < before
+
+
+@every
+def test_domains_hold_the_values_and_refuse_the_rest(case):
+    objective, model = case.objective, case.model()
+    blocks = torch.arange(objective.num_blocks)
+    exact = exact_inner(case, model).detach()
+    assert torch.equal(objective.feasible(exact.clone(), blocks), exact)
+    generator = torch.Generator().manual_seed(0)
+    wild = 10 * torch.randn(exact.shape, generator=generator, dtype=torch.float64)
+    tame = objective.feasible(wild.clone(), blocks)
+    torch.testing.assert_close(objective.feasible(tame.clone(), blocks), tame, rtol=0, atol=0)
+    assert objective.outer(tame, blocks).isfinite().all()
+    # A projection onto a convex set does not push points apart.
+    other = 10 * torch.randn(exact.shape, generator=generator, dtype=torch.float64)
+    apart = (objective.feasible(other.clone(), blocks) - tame).norm(dim=1)
+    assert (apart <= (other - wild).norm(dim=1) + 1e-12).all()
+
+
+@every
+def test_scaled_outer_is_outer(case):
+    if not isinstance(case.objective, ScaledObjective):
+        pytest.skip("plain rows")
+    blocks = torch.arange(case.objective.num_blocks)
+    exact = exact_inner(case, case.model()).detach()
+    scaled = case.objective.scaled_dim or case.objective.inner_dim
+    shifted = exact.clone()
+    shifted[:, :scaled] *= torch.exp(torch.tensor(-7.0, dtype=torch.float64))
+    scale = torch.full_like(exact[:, 0], 7.0)
+    torch.testing.assert_close(
+        case.objective.scaled_outer(shifted, scale, blocks),
+        case.objective.outer(exact, blocks),
+        rtol=1e-12,
+        atol=1e-12,
+    )

@@ -1,0 +1,289 @@
+"""Every objective on a tiny data set, beside its definition written as plain loops."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fcco import data as D
+from fcco import objectives as O
+
+N = 9
+GENERATOR = torch.Generator().manual_seed(5)
+X = torch.randn((N, 3), generator=GENERATOR, dtype=torch.float64)
+Y = torch.tensor([0, 1, 0, 0, 1, 0, 1, 0, 0])
+CLASSES = torch.tensor([0, 1, 2, 0, 1, 2, 0, 0, 1])
+TIMES = torch.tensor([3.0, 1.0, 2.0, 2.0, 5.0, 2.0, 4.0, 1.0, 2.0])
+EVENTS = torch.tensor([1, 1, 1, 0, 0, 1, 1, 0, 1]).bool()
+GRADES = torch.tensor([0, 2, 1, 0, 0, 3, 0, 1, 1])
+LENGTHS = torch.tensor([4, 2, 3])
+GROUPS = torch.tensor([0, 1, 2, 0, 1, 1, 2, 0, 0])
+TARGETS = torch.tensor([0, 1, 1, 0, 1, 0, 1, 1, 0])
+BAG_LABELS = torch.tensor([1, 0, 1])
+Z = torch.randn((N, 3), generator=GENERATOR, dtype=torch.float64)
+MANY = torch.stack([Y == 1, CLASSES == 1], dim=1)
+KNOWN = torch.rand((N, 2), generator=GENERATOR) < 0.8
+
+
+@dataclass
+class Case:
+    """An objective, its data, how many outputs the model has, and the truth."""
+
+    name: str
+    objective: object
+    dataset: object
+    outputs: int
+    truth: Callable  # outputs of the model, as nested lists of floats, to F
+    samples: int = 2
+
+    def model(self, seed=0):
+        torch.manual_seed(seed)
+        return nn.Linear(3, self.outputs).double()
+
+
+def hinge(s):
+    return max(1 + s, 0.0) ** 2
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def auc(h, positive, negative, margin=1.0):
+    def sigmoid(x):
+        return 1 / (1 + math.exp(-x))
+
+    total = []
+    for task in range(positive.shape[1]):
+        p = [sigmoid(h[i][task]) for i in range(N) if positive[i, task]]
+        n = [sigmoid(h[i][task]) for i in range(N) if negative[i, task]]
+        spread = mean((v - mean(p)) ** 2 for v in p) + mean((v - mean(n)) ** 2 for v in n)
+        total.append(spread + max(margin + mean(n) - mean(p), 0.0) ** 2 / 2)
+    return mean(total)
+
+
+def gap(h, surrogate):
+    def sigmoid(x):
+        return 1 / (1 + math.exp(-x))
+
+    return mean(
+        surrogate(
+            mean(
+                sigmoid(h[j][task]) - sigmoid(h[i][task])
+                for i in range(N)
+                if CLASSES[i] == task
+                for j in range(N)
+                if CLASSES[j] != task
+            )
+        )
+        for task in range(3)
+    )
+
+
+def average_precision(h, labels):
+    result = []
+    for task in range(labels.shape[1]):
+        positives = [i for i in range(N) if labels[i, task]]
+        result.append(
+            mean(
+                sum(hinge(h[j][task] - h[i][task]) for j in positives)
+                / sum(hinge(h[j][task] - h[i][task]) for j in range(N))
+                for i in positives
+            )
+        )
+    return -mean(result)
+
+
+def pairs(h, phi, outer):
+    """Over positives, the outer function of the mean over negatives."""
+    return mean(
+        outer(mean(phi(h[j][0] - h[i][0]) for j in range(N) if not Y[j])) for i in range(N) if Y[i]
+    )
+
+
+def push(h, power):
+    def logistic(s):
+        return math.log2(1 + math.exp(s))
+
+    return mean(
+        mean(logistic(h[i][0] - h[j][0]) for j in range(N) if Y[j]) ** power
+        for i in range(N)
+        if not Y[i]
+    )
+
+
+def breslow(h):
+    return mean(
+        math.log(sum(math.exp(h[j][0]) for j in range(N) if TIMES[j] >= TIMES[i])) - h[i][0]
+        for i in range(N)
+        if EVENTS[i]
+    )
+
+
+def efron(h):
+    total = 0.0
+    for time in sorted(set(TIMES.tolist())):
+        dead = [i for i in range(N) if EVENTS[i] and TIMES[i] == time]
+        risk = sum(math.exp(h[j][0]) for j in range(N) if TIMES[j] >= time)
+        tied = sum(math.exp(h[j][0]) for j in dead)
+        for place, i in enumerate(dead):
+            total += math.log(risk - place / len(dead) * tied) - h[i][0]
+    return total / int(EVENTS.sum())
+
+
+def lists():
+    start = 0
+    for length in LENGTHS.tolist():
+        yield range(start, start + length)
+        start += length
+
+
+def list_net(h):
+    total = []
+    for items in lists():
+        weight = [math.exp(float(GRADES[i])) for i in items]
+        score = [math.exp(h[i][0]) for i in items]
+        total.append(
+            -sum(
+                w / sum(weight) * math.log(s / sum(score))
+                for w, s in zip(weight, score, strict=True)
+            )
+        )
+    return mean(total)
+
+
+def ndcg(h, k=None, softness=0.5):
+    total = []
+    for items in lists():
+        gains = sorted((2.0 ** int(GRADES[i]) - 1 for i in items), reverse=True)[:k]
+        ideal = sum(g / math.log2(2 + place) for place, g in enumerate(gains))
+        value = 0.0
+        for i in items:
+            rank = sum(hinge(h[j][0] - h[i][0]) for j in items)
+            gain = (2.0 ** int(GRADES[i]) - 1) / math.log2(1 + rank) / ideal
+            if k is not None:
+                gain /= 1 + math.exp(-(k + 0.5 - rank) / softness)
+            value += gain
+        total.append(value)
+    return -mean(total)
+
+
+def nca(h, logarithm=False):
+    result = []
+    for i in range(N):
+        kernel = {j: math.exp(-sum((a - b) ** 2 for a, b in zip(h[i], h[j], strict=True)))
+                  for j in range(N) if j != i}  # fmt: skip
+        p = sum(v for j, v in kernel.items() if CLASSES[j] == CLASSES[i]) / sum(kernel.values())
+        result.append(math.log(p + 1e-6) if logarithm else p)
+    return -mean(result)
+
+
+def contrastive(first, second, temperature, two_way, radius=None):
+    def unit(rows):
+        return [[v / math.hypot(*row) for v in row] for row in rows]
+
+    x, y = unit(first), unit(second)
+    total = []
+    for a, b in ((x, y), (y, x))[: 2 if two_way else 1]:
+        for i in range(N):
+            dot = [sum(p * q for p, q in zip(a[i], b[j], strict=True)) for j in range(N)]
+            u = mean(math.exp((dot[j] - dot[i]) / temperature) for j in range(N) if j != i)
+            total.append(temperature * (math.log(u + 1e-14) + (radius or 0.0)))
+    return mean(total)
+
+
+def group_losses(h):
+    def cross_entropy(i):
+        return math.log(sum(math.exp(v) for v in h[i])) - h[i][int(TARGETS[i])]
+
+    return [mean(cross_entropy(i) for i in range(N) if GROUPS[i] == g) for g in range(3)]
+
+
+def bags(h, pooled):
+    total = []
+    for bag in range(3):
+        logit = pooled([h[i] for i in range(N) if GROUPS[i] == bag])
+        total.append(math.log(1 + math.exp(logit)) - int(BAG_LABELS[bag]) * logit)
+    return mean(total)
+
+
+def penalty(h):
+    return mean(
+        max(mean(h[i][0] - 0.1 * g for i in range(N) if GROUPS[i] == g), 0.0) ** 2 for g in range(3)
+    )
+
+
+def soft_maximum(rows):
+    return 0.5 * math.log(mean(math.exp(row[0] / 0.5) for row in rows))
+
+
+def attention(rows):
+    return sum(math.exp(a) * s for s, a in rows) / sum(math.exp(a) for _, a in rows)
+
+
+def cvar(losses, fraction=0.5, heat=0.1):
+    return mean(heat * math.log(1 + math.exp(v / heat)) / fraction for v in losses)
+
+
+POSITIVES, NEGATIVES = int(Y.sum()), int((1 - Y).sum())
+NUM_EVENTS = int(EVENTS.sum())
+
+INDIVIDUAL = O.GlobalContrastive(N, 0.3, individual=True, radius=0.2)
+INDIVIDUAL.temperatures = nn.Parameter(torch.full((N,), 0.3, dtype=torch.float64))
+
+CASES = [
+    Case("auc multi-class", O.MultiTaskAUC(3), D.TaskData.from_classes(X, CLASSES), 3,
+         lambda h: auc(h, *(torch.stack([f(CLASSES, k) for k in range(3)], 1)
+                            for f in (torch.eq, torch.ne)))),
+    Case("auc multi-label, missing", O.MultiTaskAUC(2), D.TaskData(X, MANY, KNOWN), 2,
+         lambda h: auc(h, MANY & KNOWN, ~MANY & KNOWN)),
+    Case("auc binary", O.MultiTaskAUC(1), D.TaskData.binary(X, Y), 1,
+         lambda h: auc(h, Y.bool()[:, None], ~Y.bool()[:, None])),
+    Case("gap, squared hinge", O.MultiTaskGap(3), D.TaskData.from_classes(X, CLASSES), 3,
+         lambda h: gap(h, hinge)),
+    Case("gap, squared", O.MultiTaskGap(3, O.Squared()), D.TaskData.from_classes(X, CLASSES), 3,
+         lambda h: gap(h, lambda s: (1 + s) ** 2)),
+    Case("average precision", O.AveragePrecision(POSITIVES, N),
+         D.AnchorData.average_precision(X, Y), 1,
+         lambda h: average_precision(h, Y.bool()[:, None])),
+    Case("mean average precision", O.AveragePrecision(MANY.sum(0), N),
+         D.AnchorData.average_precision(X, MANY), 2, lambda h: average_precision(h, MANY)),
+    Case("one-way partial auc", O.OneWayPartialAUC(POSITIVES, NEGATIVES, 0.5),
+         D.AnchorData.positives(X, Y), 1,
+         lambda h: pairs(h, lambda s: math.exp(hinge(s) / 0.5), lambda u: 0.5 * math.log(u))),
+    Case("two-way partial auc", O.TwoWayPartialAUC(POSITIVES, NEGATIVES, 0.7, 0.5),
+         D.AnchorData.positives(X, Y), 1,
+         lambda h: pairs(h, lambda s: math.exp(hinge(s) / 0.5), lambda u: u ** (0.5 / 0.7))),
+    Case("p-norm push", O.PNormPush(NEGATIVES, 3.0), D.AnchorData.negatives(X, Y), 1,
+         lambda h: push(h, 3.0)),
+    Case("cox, breslow", O.Cox(NUM_EVENTS, N), D.AnchorData.survival(X, TIMES, EVENTS), 1, breslow),
+    Case("cox, efron", O.Cox(NUM_EVENTS, N, max_ties=3),
+         D.AnchorData.survival(X, TIMES, EVENTS, ties="efron"), 1, efron),
+    Case("list-net", O.ListNet(GRADES, LENGTHS),
+         D.ListData(X, GRADES, LENGTHS, relevant=False), 1, list_net),
+    Case("ndcg", O.NDCG(GRADES, LENGTHS), D.ListData(X, GRADES, LENGTHS), 1, ndcg),
+    Case("ndcg at 2", O.NDCG(GRADES, LENGTHS, top_k=2), D.ListData(X, GRADES, LENGTHS), 1,
+         lambda h: ndcg(h, 2)),
+    Case("nca", O.NCA(N), D.AnchorData.neighbours(X, CLASSES), 2, nca),
+    Case("nca, logarithm", O.NCA(N, logarithm=True), D.AnchorData.neighbours(X, CLASSES), 2,
+         lambda h: nca(h, logarithm=True)),
+    Case("contrastive, one-way", O.GlobalContrastive(N, 0.3), D.ViewData(X, Z), 2,
+         lambda h, g: contrastive(h, g, 0.3, False)),
+    Case("contrastive, two-way", O.GlobalContrastive(N, 0.3, two_way=True),
+         D.ViewData(X, Z, two_way=True), 2, lambda h, g: contrastive(h, g, 0.3, True)),
+    Case("contrastive, individual", INDIVIDUAL,
+         D.ViewData(X, Z), 2, lambda h, g: contrastive(h, g, 0.3, False, radius=0.2)),
+    Case("group dro", O.GroupDRO(3, 0.5), D.GroupData(X, GROUPS, TARGETS), 2,
+         lambda h: mean(0.5 * (math.exp(v / 0.5) - 1) for v in group_losses(h))),
+    Case("group cvar", O.GroupCVaR(3), D.GroupData(X, GROUPS, TARGETS), 2,
+         lambda h: cvar(group_losses(h))),
+    Case("bags, soft maximum", O.SoftmaxPooling(BAG_LABELS, 4, 0.5), D.GroupData(X, GROUPS), 1,
+         lambda h: bags(h, soft_maximum)),
+    Case("bags, attention", O.AttentionPooling(BAG_LABELS, 4), D.GroupData(X, GROUPS), 2,
+         lambda h: bags(h, attention)),
+    Case("penalty", O.ConstraintPenalty(3, lambda h, y, block: h[:, 0] - 0.1 * block, 2.0),
+         D.GroupData(X, GROUPS), 1, penalty),
+]  # fmt: skip
