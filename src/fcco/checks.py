@@ -29,18 +29,18 @@ def check_distinct(faults: Faults, blocks: Tensor) -> None:
     )
 
 
-def check_same(faults: Faults, probe: Probe, blocks: Tensor, point: Point) -> None:
-    """A further point sees the blocks that the current one saw."""
+def check_same(faults: Faults, probe: Probe, blocks: Tensor, first: Point, point: Point) -> None:
+    """A further point sees the blocks that the first one saw."""
     reason = "a closure must be deterministic given the RNG state"
     if probe.blocks.shape != blocks.shape:
         raise ValueError(
-            f"the closure probed {len(blocks)} blocks at the current point but "
+            f"the closure probed {len(blocks)} blocks at the {first.value} point but "
             f"{len(probe.blocks)} at the {point.value} point: {reason}"
         )
     faults.add_rows(
         probe.blocks != blocks,
         lambda bad: ValueError(
-            f"the closure probed blocks {blocks[bad].tolist()} at the current point but "
+            f"the closure probed blocks {blocks[bad].tolist()} at the {first.value} point but "
             f"{probe.blocks[bad].tolist()} at the {point.value} point: {reason}"
         ),
     )

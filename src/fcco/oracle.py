@@ -45,8 +45,8 @@ def as_closures(closures: Closures) -> tuple[Closure, ...]:
 class Oracle(AbstractContextManager["Oracle"]):
     """One visit to the objective, at several points, with one and the same sample.
 
-    The first evaluation consumes the RNG and changes the buffers like any training step; every
-    further one starts from the same RNG state and the same buffers (so dropout masks and
+    The evaluation where the model stands consumes the RNG and changes the buffers like any training
+    step; every other one starts from the same RNG state and the same buffers (so dropout masks and
     BatchNorm behave alike at all points) and leaves no trace. If anything raises inside the
     ``with`` block, parameters, buffers and RNG are bit-identical to before and ``.grad`` is empty.
 
@@ -68,6 +68,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         self.value_passes = 0
         self.gradient_passes = 0
         self.received = [False] * len(params)
+        self._seen_here = False
 
     def __enter__(self) -> "Oracle":
         self.clear_gradients()
@@ -115,9 +116,10 @@ class Oracle(AbstractContextManager["Oracle"]):
             into: add the gradients to these tensors; None: they accumulate in ``.grad``.
         """
         if self.value_passes:
-            if self._after is None:
+            if self._after is None and self._seen_here:
                 self._after = World.capture(self._params, self._buffers)
             self._before.restore(self._buffers)
+        self._seen_here |= at is None
         self.value_passes += 1 if direction is None else 2  # a tangent costs about a forward pass
         self.gradient_passes += gradient
         with ExitStack() as stack:

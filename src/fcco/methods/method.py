@@ -1,7 +1,7 @@
 """What a method is: two rows of weights and where its slopes are taken."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from fcco.coefficients import Scalar, Weights
@@ -26,6 +26,8 @@ class SlopeAt(Enum):
 
     TABLE = "table"
     """At the tracked u, one step old: independent of this step's sample."""
+    UPDATED = "updated"
+    """At the tracked u with this step's sample in it: not independent, but never stale."""
     VALUE = "value"
     """At the fresh value itself (BSGD): biased."""
     PAIR = "pair"
@@ -65,6 +67,21 @@ class Method:
     def recalls(self, point: Point) -> bool:
         """Whether slopes are read from the generation of the table that belongs to ``point``."""
         return self.slope_at is SlopeAt.TABLE and point in self.gradient(0.5).points()
+
+    def updated(self) -> "Method":
+        """The same method with slopes at u_t instead of u_{t-1}: practice's order.
+
+        Where a block is met once in hundreds of steps, u_{t-1} belongs to a model long gone; u_t
+        holds a share beta of today's.
+
+        Examples:
+            >>> from fcco.methods import SOX
+            >>> SOX.updated().name
+            'sox-updated'
+        """
+        if self.anchored or self.single_point or self.shrinks or self.slope_at is not SlopeAt.TABLE:
+            raise ValueError(f"{self.name} has no variant with updated slopes")
+        return replace(self, name=f"{self.name}-updated", slope_at=SlopeAt.UPDATED)
 
     @property
     def anchored(self) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from fcco.checks import check_distinct, check_rows, check_z
 from fcco.coefficients import Coefficients, Weights, gamma_age, gamma_storm, gamma_theory
 from fcco.methods import SlopeAt
-from fcco.optim.observation import Observation
+from fcco.optim.observation import Observation, Seen
 from fcco.oracle import Oracle
 from fcco.point import Point
 from fcco.probe import Closure
@@ -94,26 +94,32 @@ class Estimation:
                 into=gradients.get(point),
             )
 
+        if self.seen.method.slope_at is SlopeAt.UPDATED:
+            # u_t must be known when slopes are taken at w_t, so what it needs comes first.
+            self.seen.update = lambda part: self._rows(part, self._inner_row(part.ids))
+            for point in sorted(pulled | self._ahead(), key=lambda point: point.value):
+                evaluate(point, point in pulled)
         evaluate(Point.CURRENT, True, self._direction(params, states))
-        check_distinct(self.seen.faults, self.seen.blocks)
-        inner_row = self._inner_row()
+        inner_row = self._inner_row(self.seen.ids)
         looked_at = inner_row.points() if inner_row else set()
         if self.seen.method.single_point:
             looked_at -= {Point.PREVIOUS}
         for point in (Point.PREVIOUS, Point.SNAPSHOT):
-            if point in pulled | looked_at:
+            if point in pulled | looked_at and not self.seen.has(point):
                 evaluate(point, point in pulled)
 
+        part = self.seen.all
+        check_distinct(self.seen.faults, part.blocks)
         zs = self._z_apart(gradients, states) if apart else self._z_fused(params, states)
-        old, rows = self.seen.old, self._rows(inner_row)
-        check_rows(self.seen.faults, rows, self.seen.blocks, "u")
+        rows = self._rows(part, inner_row)
+        check_rows(self.seen.faults, rows, part.blocks, "u")
         check_z(self.seen.faults, zs)
-        objective = self.seen.rows.outer(rows, self.seen.ids).mean()
+        objective = self.seen.rows.outer(rows, part.ids).mean()
         samples = self.seen.faults.settle(self.seen.samples)
         method = self.seen.method
         return Proposal(
-            blocks=self.seen.blocks,
-            old=old,
+            blocks=part.blocks,
+            old=part.old,
             rows=rows,
             zs=zs,
             received=oracle.received,
@@ -124,18 +130,29 @@ class Estimation:
 
     def _direction(self, params: Sequence[Tensor], states: States) -> list[Tensor] | None:
         """w_t - w_{t-1}, for the single-point variant when its correction does not vanish."""
-        vanishes = self.c.gamma == 0 or (self.c.beta == 1 and self.c.gamma in ("storm", "age"))
-        if not self.seen.method.single_point or Point.PREVIOUS in self.coincide or vanishes:
+        if not self.seen.method.single_point or Point.PREVIOUS in self.coincide or self._vanishes:
             return None
         return [p - s["previous"] for p, s in zip(params, states, strict=True)]
+
+    @property
+    def _vanishes(self) -> bool:
+        """Whether gamma is 0, whichever blocks are probed."""
+        return bool(self.c.gamma == 0 or (self.c.beta == 1 and self.c.gamma in ("storm", "age")))
+
+    def _ahead(self) -> set[Point]:
+        """The further points u_t needs, which are known before the blocks are."""
+        inner = self.seen.method.inner
+        if inner is None or self._vanishes:
+            return set()
+        return self._without_coinciding(inner(self.c.beta, 1.0, 1.0)).points()
 
     def _without_coinciding(self, row: Weights) -> Weights:
         for point in self.coincide:
             row = row.without(point)
         return row
 
-    def _inner_row(self) -> Weights | None:
-        """The weights of u, gamma resolved now that the probed blocks are known."""
+    def _inner_row(self, ids: Tensor) -> Weights | None:
+        """The weights of u on the rows ``ids``, gamma resolved now that they are known."""
         method, table = self.seen.method, self.seen.table
         if method.inner is None or table is None:
             return None
@@ -144,28 +161,29 @@ class Estimation:
         if gamma == "theory":
             gamma = gamma_theory(beta, num_blocks, count)
         elif gamma == "age" and beta < 1:
-            age = table.age(self.seen.ids, self.step)
+            age = table.age(ids, self.step)
             gamma = gamma_age(self.c.alpha, beta, age).to(table.dtype)
         elif isinstance(gamma, str):
             gamma = gamma_storm(beta)
         return self._without_coinciding(method.inner(beta, gamma, num_blocks / count))
 
-    def _rows(self, row: Weights | None) -> Tensor:
-        """u_t on the probed rows; without a table, the fresh values."""
+    def _rows(self, part: Seen, row: Weights | None) -> Tensor:
+        """u_t on probed rows; without a table, the fresh values."""
         seen, table = self.seen, self.seen.table
         if row is None or table is None:
-            return seen.old
+            return part.old
+        points = row.points()
         rows = seen.rows.advance(
-            seen.old,
+            part.old,
             1 - self.c.beta,
             row,
-            seen.values(Point.CURRENT),
-            {point: there for point, there in seen.further().items() if point in row.points()},
-            seen.derivative,
-            table.anchor(seen.ids),
+            part.values[Point.CURRENT],
+            {point: values for point, values in part.values.items() if point in points},
+            part.derivative,
+            table.anchor(part.ids),
         )
-        rows = torch.where(seen.unvisited, seen.old, rows)
-        return seen.rows.project(rows, seen.ids)
+        rows = torch.where(part.unvisited, part.old, rows)
+        return seen.rows.project(rows, part.ids)
 
     def _z_fused(self, params: Sequence[Tensor], states: States) -> list[Tensor]:
         """z_t from the weighted sum that the points left in ``.grad``.

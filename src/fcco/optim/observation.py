@@ -1,5 +1,6 @@
 """What one step sees: the values of its blocks at each point, and the slopes they are pulled by."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,12 +18,12 @@ from fcco.probe import Probe
 from fcco.rows import rows_of
 from fcco.table import BlockTable
 
-__all__ = ["Observation"]
+__all__ = ["Observation", "Seen"]
 
 
 @dataclass
-class _MicroBatch:
-    """One closure's probe, as seen at w_t and then at the further points."""
+class Seen:
+    """The probed blocks of one closure, or of all of them, as seen at each point."""
 
     blocks: Tensor
     ids: Tensor  # blocks forced into range: a bad id is reported, never followed
@@ -31,12 +32,22 @@ class _MicroBatch:
     samples: Tensor | int
     values: dict[Point, Tensor] = field(default_factory=dict)
     derivative: Tensor | None = None
+    """d g(w_t; xi) along w_t - w_{t-1} (single point), if it was taken; (B1, p)."""
 
 
 class Observation:
     """Collects the probes of a step, micro-batch by micro-batch and point by point.
 
-    The joined tensors (``blocks``, ``old``, ...) may be read once w_t was evaluated.
+    ``all`` joins the micro-batches, once every point was evaluated.
+
+    Args:
+        objective: the problem.
+        method: says where slopes are taken.
+        table: u, or None.
+        dtype: of the rows.
+        device: of the parameters.
+
+    ``update`` forms u_t of the given rows, for a method whose slopes are taken there.
     """
 
     def __init__(
@@ -55,7 +66,8 @@ class Observation:
         self.dtype = dtype
         self.device = device
         self.faults = Faults()
-        self._micro: list[_MicroBatch] = []
+        self.update: Callable[[Seen], Tensor] | None = None
+        self._micro: list[Seen] = []
 
     def respond(
         self, point: Point, weight: Scalar | None, k: int, probe: Probe, derivative: Tensor | None
@@ -63,13 +75,17 @@ class Observation:
         """Take in micro-batch k at ``point``; say what to back-propagate for that weight."""
         probe.check(inner_dim=self.objective.inner_dim, device=self.device)
         values = self.rows.of(probe, self.dtype)
-        if point is Point.CURRENT:
-            self._micro.append(self._first_look(probe, values))
+        if k == len(self._micro):
+            self._micro.append(self._first_look(probe))
         micro = self._micro[k]
-        if point is not Point.CURRENT:
-            check_same(self.faults, probe, micro.blocks, point)
+        if micro.values:
+            check_same(self.faults, probe, micro.blocks, next(iter(micro.values)), point)
         check_probe(self.faults, probe, point)
         micro.values[point] = values
+        if point is Point.CURRENT or len(micro.values) == 1:
+            # A row first visited now has its fresh value in every generation.
+            fresh = self.rows.project(values, micro.ids)
+            micro.old = torch.where(micro.unvisited, fresh, micro.old)
         if derivative is not None:
             micro.derivative = derivative.to(self.dtype)
         if weight is None:
@@ -88,18 +104,17 @@ class Observation:
         # the mean loss; the common 1/B1 is applied when all micro-batches were seen.
         return Pull(slopes * weight, loss=float(weight) * len(micro.blocks))
 
-    def _first_look(self, probe: Probe, values: Tensor) -> _MicroBatch:
+    def _first_look(self, probe: Probe) -> Seen:
         check_ids(self.faults, probe.blocks, self.objective.num_blocks)
         ids = probe.blocks.clamp(0, self.objective.num_blocks - 1)
-        old = self.rows.project(values, ids)
         if self.table is None:
-            unvisited = torch.ones_like(values[:, :1], dtype=torch.bool)
+            unvisited = torch.ones_like(ids, dtype=torch.bool).unsqueeze(1)
+            old = torch.zeros((len(ids), self.rows.width), dtype=self.dtype, device=self.device)
         else:
-            unvisited = self.table.unvisited(ids)
-            old = torch.where(unvisited, old, self.table.gather(ids))
-        return _MicroBatch(probe.blocks, ids, old, unvisited, probe.samples)
+            unvisited, old = self.table.unvisited(ids), self.table.gather(ids)
+        return Seen(probe.blocks, ids, old, unvisited, probe.samples)
 
-    def _slope_rows(self, point: Point, micro: _MicroBatch, probe: Probe) -> Tensor:
+    def _slope_rows(self, point: Point, micro: Seen, probe: Probe) -> Tensor:
         """Where the slopes of ``point`` are taken: u_{t-1}, u_{t-2}, the snapshot's u, or fresh."""
         match self.method.slope_at:
             case SlopeAt.PAIR:
@@ -111,31 +126,40 @@ class Observation:
                 return self.rows.of(replace(probe, values=probe.pair), self.dtype)
             case SlopeAt.VALUE:
                 return self.rows.project(micro.values[point], micro.ids)
+            case SlopeAt.UPDATED:
+                # One generation later than the table's: u_t at w_t, u_{t-1} at w_{t-1}.
+                if point is Point.CURRENT and self.update is not None:
+                    return self.update(micro)
+                return micro.old
             case SlopeAt.TABLE:
                 if self.table is None or not self.method.recalls(point):
                     return micro.old
-                # A row first visited now has its fresh value in every generation.
                 return torch.where(micro.unvisited, micro.old, self.table.gather(micro.ids, point))
 
     @cached_property
-    def blocks(self) -> Tensor:
-        """The probed blocks, as the closures named them."""
-        return _join([micro.blocks for micro in self._micro])
+    def all(self) -> Seen:
+        """The micro-batches as one."""
+        if len(self._micro) == 1:
+            return self._micro[0]
+        derivatives = [m.derivative for m in self._micro if m.derivative is not None]
+        return Seen(
+            torch.cat([m.blocks for m in self._micro]),
+            torch.cat([m.ids for m in self._micro]),
+            torch.cat([m.old for m in self._micro]),
+            torch.cat([m.unvisited for m in self._micro]),
+            self.samples,
+            {p: torch.cat([m.values[p] for m in self._micro]) for p in self._micro[0].values},
+            torch.cat(derivatives) if derivatives else None,
+        )
 
-    @cached_property
+    @property
     def ids(self) -> Tensor:
-        """The probed blocks, forced into range."""
-        return _join([micro.ids for micro in self._micro])
+        """The blocks probed so far, forced into range."""
+        return torch.cat([micro.ids for micro in self._micro])
 
-    @cached_property
-    def old(self) -> Tensor:
-        """u_{t-1} of the probed blocks."""
-        return _join([micro.old for micro in self._micro])
-
-    @cached_property
-    def unvisited(self) -> Tensor:
-        """Which of them had no value before, shape (B1, 1)."""
-        return _join([micro.unvisited for micro in self._micro])
+    def has(self, point: Point) -> bool:
+        """Whether ``point`` was evaluated."""
+        return point in self._micro[0].values
 
     @property
     def count(self) -> int:
@@ -151,21 +175,3 @@ class Observation:
             else micro.samples * len(micro.blocks)
             for micro in self._micro
         )
-
-    def values(self, point: Point) -> Tensor:
-        """Inner values of the probed blocks at ``point``."""
-        return _join([micro.values[point] for micro in self._micro])
-
-    def further(self) -> dict[Point, Tensor]:
-        """Inner values of the probed blocks at every further point that was looked at."""
-        return {p: self.values(p) for p in self._micro[0].values if p is not Point.CURRENT}
-
-    @property
-    def derivative(self) -> Tensor | None:
-        """d g(w_t; xi) along w_t - w_{t-1} (single point), if it was taken; (B1, p)."""
-        parts = [micro.derivative for micro in self._micro if micro.derivative is not None]
-        return _join(parts) if parts else None
-
-
-def _join(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -98,6 +98,25 @@ CATALOGUE: dict[str, Entry] = {
     for entry in [
         Entry("sox", SOX, {}, {"u": "SOXE", "z": "momentum"}),
         Entry("soap", SOAP, {}, {"u": "SOXE", "z": "momentum", "alpha": 1.0}),
+        Entry(
+            "sox-updated",
+            SOX,
+            {"updated_slopes": True},
+            {"u": "SOXE", "z": "momentum", "slope": "updated"},
+            extra=True,
+        ),
+        *(
+            Entry(
+                f"msvrm-v{version}-updated",
+                MSVRM,
+                {"version": version, "updated_slopes": True},
+                {"u": "MSVR", "z": z, "gamma": "age", "slope": "updated"},
+                values=2,
+                gradients=version,
+                extra=True,
+            )
+            for version, z in ((1, "momentum"), (2, "eqn:z"))
+        ),
         Entry("bsgd", BSGD, {}, {"u": None, "z": "momentum", "slope": "value"}),
         _msvrm(1, "storm"),
         _msvrm(2, "storm"),

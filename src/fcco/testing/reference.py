@@ -35,7 +35,7 @@ class Settings:
     Args:
         u: "SOXE", "MSVR", "MSVR-SP", "MSVR_SVRG", "variant", "variant-svrg", or None: no table.
         z: "momentum", "eqn:z" or "eqn:z+".
-        slope: "table", "value" (BSGD) or "pair".
+        slope: "table", "updated" (u_t at w_t, u_{t-1} at w_{t-1}), "value" (BSGD) or "pair".
     """
 
     u: str | None
@@ -133,29 +133,6 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
             u, u_prev = u.clone(), u_prev.clone()
             u[new] = u_prev[new] = fresh[~visited[b]]
 
-        # G(w_t), G(w_{t-1}), G(w_s), each with the slopes of its own generation of u.
-        def gradient(
-            point: Tensor, table: Tensor, b: Tensor = b, xi: Tensor = xi, draw: Draw = draw
-        ) -> Tensor:
-            if s.slope == "pair":
-                at = g(point, b, draw.pair)
-            elif s.slope == "value":
-                at = problem.feasible(g(point, b, xi), b)
-            else:
-                at = table[b]
-            return jacobian_t(point, b, xi, problem.slope(at, b)) / len(b)
-
-        g_now = gradient(w, u)
-        if s.z == "momentum":
-            z_new = (1 - alpha) * z + alpha * g_now
-        elif s.z == "eqn:z":
-            z_new = (1 - alpha) * z + g_now - (1 - alpha) * gradient(w_prev, u_prev)
-        else:
-            h = full + g_now - gradient(w_s, u_s)
-            z_new = (1 - alpha) * z + alpha * h + (1 - alpha) * (g_now - gradient(w_prev, u_prev))
-        if t == 1:
-            z_new = full if s.z == "eqn:z+" else g_now
-
         # The estimator u_t.
         u_new = u.clone()
         if s.u is not None:
@@ -178,9 +155,37 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
                 )
             rows = torch.where(visited[b].unsqueeze(1), rows, fresh)
             u_new[b] = problem.feasible(rows, b)
+
+        # G(w_t), G(w_{t-1}), G(w_s), each with the slopes of its own generation of u.
+        def gradient(
+            point: Tensor, table: Tensor, b: Tensor = b, xi: Tensor = xi, draw: Draw = draw
+        ) -> Tensor:
+            if s.slope == "pair":
+                at = g(point, b, draw.pair)
+            elif s.slope == "value":
+                at = problem.feasible(g(point, b, xi), b)
+            else:
+                at = table[b]
+            return jacobian_t(point, b, xi, problem.slope(at, b)) / len(b)
+
+        at_now, at_prev = u, u_prev
+        if s.slope == "updated":
+            at_now, at_prev = u_new, u.clone()
+            at_prev[new] = problem.feasible(g(w_prev, b, xi), b)[~visited[b]]
+        g_now = gradient(w, at_now)
+        if s.z == "momentum":
+            z_new = (1 - alpha) * z + alpha * g_now
+        elif s.z == "eqn:z":
+            z_new = (1 - alpha) * z + g_now - (1 - alpha) * gradient(w_prev, at_prev)
+        else:
+            h = full + g_now - gradient(w_s, u_s)
+            z_new = (1 - alpha) * z + alpha * h + (1 - alpha) * (g_now - gradient(w_prev, at_prev))
+        if t == 1:
+            z_new = full if s.z == "eqn:z+" else g_now
+
+        if s.u is not None:
             visited[b] = True
             last_visit[b] = t
-
         w_prev, w = w, _move(w, z_new, t, s, memory)
         u_prev, u, z = u, u_new, z_new
         trace.w.append(w)
