@@ -37,6 +37,7 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/step_cost.py
+	$(BIN)/python benchmarks/objective_cost.py
 
 # The wheel, and proof that it works beside torch alone.
 build: $(STAMP)

@@ -17,6 +17,7 @@ PACKAGES = (
     "fcco",
     "fcco.data",
     "fcco.methods",
+    "fcco.metrics",
     "fcco.objectives",
     "fcco.optim",
     "fcco.problems",

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from fcco.experiments.studies import summary
+from fcco.experiments.summaries import summary
 
 
 def main(name: str, path: Path) -> str:

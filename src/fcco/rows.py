@@ -189,7 +189,7 @@ class ScaledRows(Rows):
         anchor: Tensor | None,
     ) -> Tensor:
         """The recursion on mantissas of one scale."""
-        parts = [old, current, *there.values()]
+        fresh, parts = current, [old, current, *there.values()]
         if derivative is not None:
             parts.append(self.pack(derivative, current[:, -1]))
         if anchor is not None:
@@ -200,8 +200,21 @@ class ScaledRows(Rows):
         changes = {p: current - rows for p, rows in zip(there, further, strict=True)}
         if slant is not None:
             changes[Point.PREVIOUS] = slant
-        u = advance(old, keep, weights, current, changes, anchor)
-        return _leveled(self.objective.supported(u, current), scale, self.scaled)
+        u = self.objective.supported(advance(old, keep, weights, current, changes, anchor), current)
+        return self._recovered(_leveled(u, scale, self.scaled), fresh)
+
+    def _recovered(self, rows: Tensor, fresh: Tensor) -> Tensor:
+        """Give rows that were lost at the common scale what the fresh value proves, at its scale.
+
+        A correction may wipe out a row while the fresh value is too small for the common scale;
+        left there, the row would be held for far more than it is.
+        """
+        least = self.objective.supported(torch.zeros_like(rows[:, :-1]), fresh[:, :-1])
+        proven = least[:, : self.scaled] > 0
+        kept = (proven & (rows[:, : self.scaled] > 0)).any(1, keepdim=True)
+        least = torch.cat([least[:, : self.scaled], rows[:, self.scaled : -1]], dim=1)
+        bound = _leveled(least, fresh[:, -1:], self.scaled)
+        return torch.where(proven.any(1, keepdim=True) & ~kept, bound, rows)
 
     def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
         """The product, at the same scale."""

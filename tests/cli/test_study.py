@@ -7,7 +7,9 @@ import torch
 from typer.testing import CliRunner
 
 from fcco.cli.app import app
-from fcco.experiments.studies import STUDIES, Case, run_case, run_gamma, run_stability, summary
+from fcco.experiments.case import Case
+from fcco.experiments.studies import STUDIES, run_case, run_gamma, run_stability
+from fcco.experiments.summaries import summary
 from fcco.experiments.sweep import Sweep
 from fcco.methods import MSVRM_V2
 from fcco.problems import PhaseNoise

@@ -83,7 +83,13 @@ def rates(
 
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help="gamma, stability or network.")],
+    name: Annotated[str, typer.Argument(help="gamma, stability, network, batches or rivals.")],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FCCO_DATA", help="Where the data sets are (batches and rivals read them)."
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option(help="Where results are written; the same place resumes.")
     ] = Path("runs/studies"),
@@ -96,5 +102,7 @@ def study(
     gamma: the tracking error of each correction over step sizes, m/B1, alpha and beta.
     stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
     network: the same for a small network on digits. A star marks a run that did not get anywhere.
+    batches: what the table is for: quality as the inner batch shrinks, with it and without it.
+    rivals: each objective on real data, untuned, beside what one would pick instead.
     """
-    show_study(name, output=output, workers=workers)
+    show_study(name, output=output, workers=workers, data_dir=data_dir)

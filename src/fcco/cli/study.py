@@ -1,5 +1,6 @@
 """``fcco study``: run a study's cases and sum them up."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -8,21 +9,40 @@ from rich.console import Console
 from rich.table import Table
 
 from fcco.cli.pool import run_jobs
+from fcco.data import available
 from fcco.experiments.results import Results
-from fcco.experiments.studies import STUDIES, run_case, summary
+from fcco.experiments.studies import STUDIES, run_case
+from fcco.experiments.summaries import plot_batches, summary
 
 __all__ = ["show_study"]
 
 
-def show_study(name: str, *, output: Path, workers: int | None) -> None:
+REAL_DATA = {
+    "batches": ("surv_gbsg", "a9a", "lgb_lambdarank"),
+    "rivals": ("usps", "fashion_mnist", "a9a", "surv_gbsg", "lgb_lambdarank"),
+}
+"""The sets a study reads from the data directory."""
+
+
+def show_study(name: str, *, output: Path, workers: int | None, data_dir: Path | None) -> None:
     """Run what is missing of study ``name``, then its table."""
     if name not in STUDIES:
         sys.exit(f"fcco: there is no study {name!r}; there are: {', '.join(STUDIES)}")
+    if data_dir is not None:
+        os.environ["FCCO_DATA"] = str(data_dir)  # the workers read it
+    if name in REAL_DATA:
+        there = {found.name for found in available() if found.path is not None}
+        missing = [wanted for wanted in REAL_DATA[name] if wanted not in there]
+        if missing:
+            sys.exit(
+                f"fcco: study {name} needs the data sets {', '.join(missing)}: name their "
+                "directory with --data-dir or FCCO_DATA"
+            )
     console = Console()
     results = Results(output / f"{name}.jsonl")
     cases = STUDIES[name]()
-    missing = [case for case in cases if case.name not in results]
-    run_jobs(missing, run_case, results, console=console, workers=workers)
+    todo = [case for case in cases if case.name not in results]
+    run_jobs(todo, run_case, results, console=console, workers=workers)
     records = [results.records[case.name] for case in cases if case.name in results]
     if not records:
         return
@@ -31,4 +51,6 @@ def show_study(name: str, *, output: Path, workers: int | None) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    if name == "batches":
+        plot_batches(records, output / "batches")
     console.print(f"all cases are in {results.path}")

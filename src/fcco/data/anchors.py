@@ -78,6 +78,7 @@ class AnchorData(BlockData[AnchorBatch]):
             (2, 4)
         """
         labels = labels.bool()
+        _fit("labels", labels, inputs)
         _both(labels.view(len(labels), -1))
         if labels.ndim == 1:
             strata = [labels.nonzero().flatten(), (~labels).nonzero().flatten()]
@@ -103,6 +104,7 @@ class AnchorData(BlockData[AnchorBatch]):
             1
         """
         labels = labels.bool()
+        _fit("labels", labels, inputs)
         _both(labels.view(-1, 1))
         return cls(inputs, labels.nonzero().flatten(), [(~labels).nonzero().flatten()])
 
@@ -155,6 +157,7 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> AnchorData.neighbours(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
             3
         """
+        _fit("classes", classes, inputs)
         everyone = torch.arange(len(classes))
         return cls(inputs, everyone, [everyone], related=partial(same_class, classes))
 
@@ -225,6 +228,11 @@ class AnchorData(BlockData[AnchorBatch]):
             related=None if self.related is None else self.related(*asked),
             columns=columns,
         )
+
+
+def _fit(name: str, given: Tensor, inputs: Any) -> None:
+    if len(given) != len(inputs):
+        raise ValueError(f"{len(inputs)} inputs have {len(given)} {name}")
 
 
 def _both(labels: Tensor) -> None:

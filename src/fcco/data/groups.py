@@ -40,6 +40,8 @@ class GroupData(BlockData[GroupBatch]):
         num_groups: int | None = None,
         drop_empty: bool = False,
     ) -> None:
+        if not len(inputs):
+            raise ValueError("inputs is empty")
         if groups.shape != (len(inputs),) or groups.dtype != torch.int64:
             raise ValueError(f"groups must be int64 of shape ({len(inputs)},)")
         if targets is not None and len(targets) != len(inputs):

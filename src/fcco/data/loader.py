@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 from fcco.batch import Batch
@@ -48,7 +49,9 @@ class BlockLoader:
             num_workers=self.num_workers,
             pin_memory=self.pin_memory,
         )
-        for batch in loader:
+        with torch.random.fork_rng(devices=[]):  # seeds its workers from the model's stream
+            batches = iter(loader)
+        for batch in batches:
             self.sampler.step += 1
             yield batch
 
@@ -115,7 +118,6 @@ def block_loader(
         world_size: likewise.
 
     Examples:
-        >>> import torch
         >>> from fcco.data import TaskData
         >>> from fcco.objectives import MultiTaskAUC
         >>> data = TaskData.from_classes(torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))

@@ -27,6 +27,8 @@ class PointData(BlockData[PointBatch]):
     def __init__(self, inputs: Any, exact_samples: int = 256) -> None:
         if not len(inputs):
             raise ValueError("inputs is empty")
+        if exact_samples < 1:
+            raise ValueError(f"exact_samples must be at least 1, got {exact_samples}")
         self.inputs = inputs
         self.num_blocks = len(inputs)
         self.exact_samples = exact_samples

@@ -68,9 +68,10 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
         self._order = kind.T.sort(dim=1, stable=True).indices
 
     @classmethod
-    def from_classes(cls, inputs: Any, classes: Tensor) -> "TaskData":
+    def from_classes(cls, inputs: Any, classes: Tensor, *, drop_empty: bool = False) -> "TaskData":
         """One task a class, one against the rest."""
-        return cls(inputs, torch.nn.functional.one_hot(classes.long()).bool())
+        labels = torch.nn.functional.one_hot(classes.long()).bool()
+        return cls(inputs, labels, drop_empty=drop_empty)
 
     @classmethod
     def binary(cls, inputs: Any, labels: Tensor) -> "TaskData":

@@ -1,9 +1,8 @@
-"""Two questions the theorems leave open: which gamma, and where versions 2 and 3 are stable."""
+"""The studies: which gamma, where versions 2 and 3 are stable, small batches, other choices."""
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,10 @@ import torch
 
 from fcco import methods
 from fcco.data import block_loader, exact_pass, exact_value, load_digits
+from fcco.experiments.batches import batch_cases, run_batches
+from fcco.experiments.case import Case
 from fcco.experiments.demo import make_network
+from fcco.experiments.rivals import rival_cases, run_rivals
 from fcco.experiments.sweep import Sweep
 from fcco.objectives import MultiTaskAUC
 from fcco.optim import MSVRM, SOX, CompositionalOptimizer
@@ -21,18 +23,9 @@ from fcco.schedules import Recipe
 from fcco.schedules.formulas import constant
 from fcco.updates import Adam, Normalized, Plain
 
-__all__ = ["STUDIES", "Case", "run_case", "summary"]
+__all__ = ["STUDIES", "run_case"]
 
 STEPS, RUNS = 600, 32
-
-
-@dataclass(frozen=True)
-class Case:
-    """One setting of a study."""
-
-    study: str
-    name: str
-    options: dict[str, Any]
 
 
 def gamma_cases() -> Iterator[Case]:
@@ -137,16 +130,20 @@ def run_network(
         return {"objective": exact_value(model, train, objective)}
 
 
-_RUNS: dict[str, Callable[..., dict[str, float]]] = {
+_RUNS: dict[str, Callable[..., dict[str, Any]]] = {
     "gamma": run_gamma,
     "stability": run_stability,
     "network": run_network,
+    "batches": run_batches,
+    "rivals": run_rivals,
 }
 
 STUDIES: dict[str, Callable[[], list[Case]]] = {
     "gamma": lambda: list(gamma_cases()),
     "stability": lambda: list(stability_cases("stability")),
     "network": lambda: list(stability_cases("network")),
+    "batches": lambda: list(batch_cases()),
+    "rivals": lambda: list(rival_cases()),
 }
 """The studies by name, each the list of its cases."""
 
@@ -154,32 +151,3 @@ STUDIES: dict[str, Callable[[], list[Case]]] = {
 def run_case(case: Case) -> dict[str, Any]:
     """Run one case; the record that is stored."""
     return {"name": case.name, **case.options, **_RUNS[case.study](**case.options)}
-
-
-def summary(study: str, records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Rows of a table, the first its heading."""
-    if study == "gamma":
-        rows: list[tuple[str, ...]] = [("gamma", "best in", "mean / best", "worst / best")]
-        for gamma in ("theory", "storm", "age", "average"):
-            ratios = [r[gamma] / min(r[g] for g in _GAMMAS) for r in records]
-            mean = math.exp(sum(math.log(min(x, 1e6)) for x in ratios) / len(ratios))
-            best = sum(x == 1 for x in ratios)
-            worst = max(ratios)
-            rows.append((gamma, f"{best}/{len(records)}", f"{mean:.2f}", f"{worst:.3g}"))
-        return rows
-    quantity = "gradient" if study == "stability" else "objective"
-    bound = 0.9 if study == "stability" else 0.1
-    rows = [("method", "rule", "alpha", f"{quantity}, by step size", "with ChangeBound")]
-    groups: dict[tuple[str, ...], dict[bool, list[str]]] = {}
-    for r in records:
-        key = (r["method"], r["rule"], str(r["alpha"]))
-        mark = "" if r[quantity] < bound else "*"
-        groups.setdefault(key, {}).setdefault(r["guard"], []).append(f"{r[quantity]:.3g}{mark}")
-    rows += [
-        (*key, "  ".join(both[False]), "  ".join(both.get(True, [])))
-        for key, both in groups.items()
-    ]
-    return rows
-
-
-_GAMMAS = ("theory", "storm", "age", "average")

@@ -21,7 +21,9 @@ class AveragePrecision(Objective):
 
     With x over all n samples and l in place of 1[h(x) >= h(x_i)],
 
-        u = (mean 1[y=1] l(h(x) - h(x_i)), mean l(h(x) - h(x_i))),  f(u) = -u_1 / u_2.
+        u = (mean 1[y=1] l(h(x) - h(x_i)), mean l(h(x) - h(x_i))),  f(u) = -u_1 / u_2
+
+    (plus (1 - l(0)) / n above and below, so that a positive counts itself as 1 whatever l is).
 
     Block i is the i-th positive; with several tasks those of task 0 come first, then those of
     task 1, and so on (``fcco.data.AnchorData.average_precision`` numbers them alike).
@@ -61,7 +63,8 @@ class AveragePrecision(Objective):
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the precision at each positive's rank."""
-        precision = u[:, 0] / u[:, 1]
+        own = (1 - self.surrogate.at_zero) / self.num_samples
+        precision = (u[:, 0] + own) / (u[:, 1] + own)
         if self._weights is None:
             return -precision
         return -precision * self._weights.to(u.device)[blocks].to(u.dtype)

@@ -37,7 +37,9 @@ class IWAE(ScaledObjective):
     inner_dim = 1
 
     def __init__(self, num_points: int, least_share: float = 1e-4) -> None:
-        check_positive(num_points=num_points, least_share=least_share)
+        check_positive(num_points=num_points)
+        if not 0 < least_share <= 1:
+            raise ValueError(f"least_share must lie in (0, 1], got {least_share}")
         self.num_blocks = num_points
         self.inner_size = round(1 / least_share)
 

@@ -68,7 +68,7 @@ class ListNet(ScaledObjective):
 class NDCG(Objective):
     """Minus the mean over lists of NDCG, or of NDCG at K, with a smooth rank.
 
-        u = mean over x in the list of l(h(x) - h(x_i)),  rank = N u,
+        u = mean over x in the list of l(h(x) - h(x_i)),  rank = N u + 1 - l(0),
         f(u) = -(m/Q) (2^y_i - 1) / (Z log2(1 + rank)),
 
     Z the ideal DCG of the list (of its top K), Q the number of lists with a relevant item. At K
@@ -80,7 +80,7 @@ class NDCG(Objective):
         grades: of every item, relevant or not; 0 is irrelevant.
         lengths: (number of lists,).
         top_k: K; None: the whole list.
-        surrogate: l; an item's own l(0) is the least its rank can be, and 1 for the default.
+        surrogate: l; an item counts itself as 1 whatever l(0) is, so first place is rank 1.
         softness: width of the cut at K, in ranks.
 
     Examples:
@@ -123,7 +123,7 @@ class NDCG(Objective):
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the discounted gain at the smooth rank."""
-        rank = _rows(self._sizes, blocks, u) * u[:, 0]
+        rank = _rows(self._sizes, blocks, u) * u[:, 0] + (1 - self.surrogate.at_zero)
         gain = _rows(self._gains, blocks, u) / torch.log2(1 + rank)
         if self.top_k is not None:
             gain = gain * torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)

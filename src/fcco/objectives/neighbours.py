@@ -72,5 +72,5 @@ class NCA(ScaledObjective):
         return -(probability + self.eps).log() if self.logarithm else -probability
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """0 <= u_1 <= u_2."""
-        return project_ratio(u, torch.finfo(u.dtype).tiny)
+        """0 <= u_1 <= u_2; a row of zeros, from a sample without others, gives way to any value."""
+        return project_ratio(u, 0.0)

@@ -1,0 +1,120 @@
+"""What the records of a study come to: rows of a table, and figures."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["plot_batches", "summary"]
+
+Records = Sequence[Mapping[str, Any]]
+Rows = list[tuple[str, ...]]
+
+
+def summary(study: str, records: Records) -> Rows:
+    """Rows of a table, the first its heading."""
+    return _SUMMARIES[study](records)
+
+
+_GAMMAS = ("theory", "storm", "age", "average")
+
+
+def _gamma(records: Records) -> Rows:
+    rows: Rows = [("gamma", "best in", "mean / best", "worst / best")]
+    for gamma in _GAMMAS:
+        ratios = [r[gamma] / min(r[g] for g in _GAMMAS) for r in records]
+        mean = math.exp(sum(math.log(min(x, 1e6)) for x in ratios) / len(ratios))
+        best = sum(x == 1 for x in ratios)
+        rows.append((gamma, f"{best}/{len(records)}", f"{mean:.2f}", f"{max(ratios):.3g}"))
+    return rows
+
+
+def _stability(records: Records, quantity: str, bound: float) -> Rows:
+    rows: Rows = [("method", "rule", "alpha", f"{quantity}, by step size", "with ChangeBound")]
+    groups: dict[tuple[str, ...], dict[bool, list[str]]] = {}
+    for r in records:
+        key = (r["method"], r["rule"], str(r["alpha"]))
+        mark = "" if r[quantity] < bound else "*"
+        groups.setdefault(key, {}).setdefault(r["guard"], []).append(f"{r[quantity]:.3g}{mark}")
+    return rows + [
+        (*key, "  ".join(both[False]), "  ".join(both.get(True, [])))
+        for key, both in groups.items()
+    ]
+
+
+def _batches(records: Records) -> Rows:
+    """Final objective by inner batch, mean and deviation over seeds, then the test metric."""
+    sizes = sorted({r["samples"] for r in records}, reverse=True)
+    rows: Rows = [("problem", "method", *(f"k = {size}" for size in sizes))]
+    found = {(r["workload"], r["method"], r["samples"]): r for r in records}
+    for workload, method in dict.fromkeys((r["workload"], r["method"]) for r in records):
+        cells = []
+        for size in sizes:
+            r = found.get((workload, method, size))
+            cells.append(
+                "" if r is None else f"{_spread(r['objectives'])} ({_mean(r['metrics']):.3f})"
+            )
+        rows.append((workload, method, *cells))
+    return rows
+
+
+def _rivals(records: Records) -> Rows:
+    """Test scores, mean and deviation over seeds; the first metric is what was watched."""
+    rows: Rows = [("problem", "contender", "test scores", "seconds")]
+    for r in records:
+        scores = ", ".join(f"{name} {_spread(values)}" for name, values in r["scores"].items())
+        seconds = f"{_mean(r['seconds']):.1f}" if r["seconds"] else ""
+        rows.append((r["problem"], r["contender"], scores or "does not import here", seconds))
+    return rows
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values)
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not all(map(math.isfinite, values)):
+        lost = sum(not math.isfinite(value) for value in values)
+        return f"diverged ({lost} of {len(values)})"
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{_mean(values):.4f} ± {deviation:.4f}"
+
+
+_SUMMARIES: dict[str, Callable[[Records], Rows]] = {
+    "gamma": _gamma,
+    "stability": lambda records: _stability(records, "gradient", 0.9),
+    "network": lambda records: _stability(records, "objective", 0.1),
+    "batches": _batches,
+    "rivals": _rivals,
+}
+
+
+def plot_batches(records: Records, folder: Path) -> None:
+    """One figure a problem: objective and test metric against the inner batch."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for workload in dict.fromkeys(r["workload"] for r in records):
+        mine = [r for r in records if r["workload"] == workload]
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+        for method in dict.fromkeys(r["method"] for r in mine):
+            points = sorted((r for r in mine if r["method"] == method), key=lambda r: r["samples"])
+            sizes = [r["samples"] for r in points]
+            for axes, key in ((left, "objectives"), (right, "metrics")):
+                means = [_mean(r[key]) for r in points]
+                deviations = [statistics.stdev(r[key]) for r in points]
+                axes.errorbar(sizes, means, deviations, marker="o", capsize=3, label=method)
+        left.set(xscale="log", xlabel="inner samples a block", ylabel="exact training objective")
+        right.set(xscale="log", xlabel="inner samples a block", ylabel=f"test {mine[0]['metric']}")
+        for axes in (left, right):
+            axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)
+            axes.minorticks_off()
+            axes.grid(alpha=0.3)
+        left.legend(fontsize="small")
+        figure.suptitle(workload)
+        figure.savefig(folder / f"{workload.replace(' ', '-')}.png", dpi=110)
+        plt.close(figure)

@@ -1,0 +1,564 @@
+"""Rows of mantissa and log-scale: the trajectory of plain rows, where plain rows can follow."""
+
+import copy
+import itertools
+import math
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+from objectives.zoo import CLASSES, EVENTS, NUM_EVENTS, TIMES, N, X, Z
+from torch import nn
+
+import fcco
+from fcco import Probe
+from fcco.data import AnchorData, ViewData, exact_pass
+from fcco.objective import Objective
+from fcco.objectives import NCA, Cox, GlobalContrastive
+from fcco.scaled import ScaledObjective
+from fcco.testing import CATALOGUE, RULES, flat, make_update
+from fcco.testing.job import assert_unchanged, capture
+
+STEPS = 30
+NAMES = ("cox", "nca", "contrastive")
+IN_TURN = list(zip(CATALOGUE, itertools.cycle(NAMES), strict=False))
+
+
+class Paired:
+    """Two independent samples of one step: what the fresh pair asks for."""
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+
+def paired(inner, model, batch):
+    """The probe of the first sample, the second one as its pair and in its units."""
+    if not isinstance(batch, Paired):
+        probe = inner(model, batch)
+        return replace(probe, pair=probe.values)
+    one, other = inner(model, batch.first), inner(model, batch.second)
+    units = (other.log_scale - one.log_scale).exp().unsqueeze(1)
+    return replace(one, pair=other.values * units)
+
+
+def plain_values(objective, probe, values):
+    """exp(log_scale) times the mantissas."""
+    scaled = objective.scaled_dim or objective.inner_dim
+    factor = probe.log_scale.exp().unsqueeze(1)
+    return torch.cat([values[:, :scaled] * factor, values[:, scaled:]], dim=1)
+
+
+class Twin(Objective):
+    """The same problem as a plain objective: no log-scale, and no bound by fresh values."""
+
+    def __init__(self, base):
+        self.base = base
+        self.num_blocks, self.inner_dim = base.num_blocks, base.inner_dim
+
+    def inner(self, model, batch):
+        probe = self.base.inner(model, batch)
+        return Probe(
+            probe.blocks,
+            plain_values(self.base, probe, probe.values),
+            probe.samples,
+            pair=None if probe.pair is None else plain_values(self.base, probe, probe.pair),
+        )
+
+    # Written out once more, in plain values.
+
+    def outer(self, u, blocks):
+        if isinstance(self.base, Cox):
+            return torch.log(N * u[:, 0])
+        if isinstance(self.base, NCA):
+            return -u[:, 0] / u[:, 1]
+        return u[:, 1] * (torch.log(u[:, 0] + 1e-14) + 0.2)
+
+    def feasible(self, u, blocks):
+        if isinstance(self.base, Cox):
+            return u.clamp(min=1 / N)
+        if isinstance(self.base, NCA):  # 0 <= a <= b
+            a, b = u.unbind(1)
+            middle = torch.where(a > b, (a + b) / 2, b)
+            return torch.stack([torch.where(a > b, middle, a).clamp(min=0), middle], dim=1)
+        return torch.stack([u[:, 0], u[:, 1].clamp(min=0.03)], dim=1)
+
+
+class Watched:
+    """Mixed into an objective: notes when ``supported`` changes a row, and makes pairs."""
+
+    active = 0
+
+    def inner(self, model, batch):
+        if self.with_pair:
+            return paired(super().inner, model, batch)
+        return super().inner(model, batch)
+
+    def supported(self, u, fresh):
+        raised = super().supported(u, fresh)
+        self.active += int((raised != u).sum()) if u.any() else 0  # of nothing, it is the bound
+        return raised
+
+
+class WatchedCox(Watched, Cox):
+    pass
+
+
+class WatchedNCA(Watched, NCA):
+    pass
+
+
+class WatchedContrastive(Watched, GlobalContrastive):
+    pass
+
+
+def make(name, with_pair=False):
+    """Objective, data and model of a case; the same at every call."""
+    torch.manual_seed(4)
+    if name == "cox":
+        objective = WatchedCox(NUM_EVENTS, N)
+        data, outputs = AnchorData.survival(X, TIMES, EVENTS), 1
+    elif name == "nca":
+        objective, outputs = WatchedNCA(N), 2
+        objective.inner_size = 10**6  # an upper bound may be a loose one
+        data = AnchorData.neighbours(X, CLASSES)
+    else:
+        objective = WatchedContrastive(N, 0.3, individual=True, radius=0.2)
+        heats = 0.3 + 0.05 * torch.arange(N, dtype=torch.float64)
+        objective.temperatures = nn.Parameter(heats)
+        data, outputs = ViewData(X, Z), 2
+    objective.with_pair = with_pair
+    model = nn.Linear(3, outputs).double()
+    with torch.no_grad():
+        model.weight.mul_(0.5)
+    return objective, data, model
+
+
+def batches(objective, data, count, samples=None, seed=0):
+    """Random small batches, the same for the same seed; pairs where they are wanted."""
+    generator = torch.Generator().manual_seed(seed)
+    result = []
+    for _ in range(count):
+        b = int(torch.randint(2, 4, (), generator=generator))
+        k = int(torch.randint(2, 4, (), generator=generator)) if samples is None else samples
+        blocks = torch.randperm(objective.num_blocks, generator=generator)[:b]
+        draws = []
+        for _ in range(2):
+            spread = torch.rand((b, k), generator=generator, dtype=torch.float64)
+            draws.append(data.draw(blocks, spread, spread[0], replacement=False))
+        collated = [data.collate(draw) for draw in draws]
+        result.append(Paired(*collated) if objective.with_pair else collated[0])
+    return result
+
+
+def parameters(objective, model):
+    heats = getattr(objective, "temperatures", None)
+    return [*model.parameters(), *([] if heats is None else [heats])]
+
+
+def exact_inner(objective, data, model):
+    """g_i(w), in plain values."""
+    with torch.no_grad():
+        probe = exact_pass(model, data, objective)[0]()
+    return plain_values(objective, probe, probe.values)
+
+
+def follow(entry, rule, name, wrap=lambda objective: objective, steps=STEPS):
+    """w, z and (plain) u at every step, and the objective."""
+    base, data, model = make(name, entry.affine)
+    objective, params = wrap(base), parameters(base, model)
+    # A first sample without the point's class would start NCA's first mean at 0, below any bound.
+    initial = None if name != "nca" else exact_inner(base, data, model)
+    opt = entry.build(
+        params,
+        objective,
+        initial=initial,
+        lr=0.002,
+        alpha=0.4,
+        beta=0.1,
+        snapshot_every=7,
+        update=make_update(rule),
+        weight_decay=rule.weight_decay,
+    )
+    everything, path = torch.arange(base.num_blocks), []
+    for batch in batches(base, data, steps):
+        if opt.snapshot_due:
+            opt.snapshot(exact_pass(model, data, objective, chunk_size=4))
+        opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+        path.append(flat(params))
+        path.append(flat(opt.state[p]["z"] for p in params))
+        if opt.table is not None:
+            path.append(opt.table.read(everything).flatten())
+    return path, objective, opt
+
+
+def close(actual, expected):
+    """At every step, relative to the size of each vector."""
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        assert other.isfinite().all()
+        error = (one - other).abs().max()
+        assert error <= 1e-12 * other.abs().max(), f"{error} of {other.abs().max()}"
+
+
+def combinations():
+    """Every method with every rule and problem; two of each method's eighteen, in turn, are in the
+    fast suite."""
+    for k, method in enumerate(CATALOGUE):
+        for j, (rule, name) in enumerate(itertools.product(RULES, NAMES)):
+            fast = j in (5 * k % 18, (5 * k + 10) % 18)
+            yield pytest.param(method, rule, name, marks=() if fast else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("method", "rule", "name"), list(combinations()))
+def test_scaled_rows_follow_plain_rows(method, rule, name):
+    entry = CATALOGUE[method]
+    path, objective, opt = follow(entry, RULES[rule], name)
+    plain, _, twin_opt = follow(entry, RULES[rule], name, Twin)
+    assert isinstance(objective, ScaledObjective)
+    assert objective.active == 0  # else the twin would have to apply the bound too
+    close(path, plain)
+    assert opt.queries == twin_opt.queries
+
+
+class Restless:
+    """Reports every probe in other units, that differ from row to row and from call to call."""
+
+    def __init__(self, base):
+        self.base, self.calls = base, 0
+
+    def __getattr__(self, name):
+        return getattr(self.base, name)
+
+    def inner(self, model, batch):
+        self.calls += 1
+        probe = self.base.inner(model, batch)
+        shift = ((7 * probe.blocks + 11 * self.calls) % 61 - 30).double()
+        factor = torch.ones_like(probe.values)
+        factor[:, : self.base.scaled_dim or self.base.inner_dim] = (-shift).exp().unsqueeze(1)
+        return replace(
+            probe,
+            values=probe.values * factor,
+            pair=None if probe.pair is None else probe.pair * factor,
+            log_scale=probe.log_scale + shift,
+        )
+
+
+def restless(base):
+    """An instance of the same class, whose ``inner`` is that of ``Restless``."""
+    other = copy.copy(base)
+    other.inner = Restless(base).inner
+    return other
+
+
+@pytest.mark.parametrize(("method", "name"), IN_TURN)
+def test_units_do_not_matter(method, name):
+    entry = CATALOGUE[method]
+    path, objective, _ = follow(entry, RULES["adam"], name, steps=10)
+    assert objective.active == 0
+    close(follow(entry, RULES["adam"], name, restless, steps=10)[0], path)
+
+
+def test_the_bound_by_fresh_values_is_in_the_units_of_the_row():
+    """Active in every step: a row far below what the fresh value proves."""
+    paths = []
+    for wrap in (lambda base: base, restless):
+        base, data, model = make("cox")
+        base.max_ties = 10**6  # no other bound
+        opt = fcco.SOX(model.parameters(), wrap(base), lr=0.01, alpha=1.0, beta=1e-9, initial=1e-6)
+        with torch.no_grad():
+            model.weight.mul_(3)
+        for batch in batches(base, data, 10):
+            opt.step(lambda: opt.objective.inner(model, batch))  # noqa: B023
+        paths.append([flat(model.parameters()), opt.table.read(torch.arange(NUM_EVENTS)).flatten()])
+        assert opt.objective.active > 10
+    close(*paths)
+
+
+# Far beyond what a plain row can hold --------------------------------------------------------
+
+
+class Exponent(ScaledObjective):
+    """g_i = exp(w_i) and f = log: the slope through g is 1, whatever w."""
+
+    inner_dim = 1
+
+    def __init__(self, num_blocks, inner_size=100):
+        self.num_blocks, self.inner_size = num_blocks, inner_size
+
+    def scaled_outer(self, u, log_scale, blocks):
+        return u[:, 0].log() + log_scale
+
+    def probe(self, w, blocks):
+        scale = w.detach()[blocks].ceil()
+        return Probe(blocks, (w[blocks] - scale).exp().unsqueeze(1), log_scale=scale)
+
+
+@pytest.mark.parametrize("jump", [90.0, 700.0, 20000.0])
+@pytest.mark.parametrize("method", [n for n, e in CATALOGUE.items() if e.has_table])
+def test_rows_stale_by_hundreds_of_e_folds(method, jump):
+    """Far above its row a fresh value counts at most n times, far below it for nothing."""
+    n, entry, blocks = 100, CATALOGUE[method], torch.arange(3)
+    start = torch.tensor([5.0, -300.0, 7000.0])
+    w = nn.Parameter(start.clone())
+    opt = entry.build([w], Exponent(3, n), lr=0.0, alpha=1.0, beta=0.1)
+    for _ in range(2):
+        if opt.snapshot_due:
+            opt.snapshot(lambda: opt.objective.probe(w, blocks))
+        opt.step(lambda: opt.objective.probe(w, blocks))
+    torch.testing.assert_close(opt.state[w]["z"], torch.full((3,), 1 / 3), rtol=2e-3, atol=0)
+    with torch.no_grad():
+        w.copy_(start + torch.tensor([jump, jump, -jump]))
+    value = opt.step(lambda: opt.objective.probe(w, blocks))
+    assert value.isfinite()
+    rows, z = opt.table.gather(blocks), opt.state[w]["z"]
+    assert rows.dtype == torch.float32
+    assert rows.isfinite().all()
+    assert z.isfinite().all()
+    logs = rows[:, 0].log() + rows[:, 1]
+    assert (logs >= w.detach() - math.log(n) - 1e-2).all()  # what the fresh value proves
+    if entry.equations.get("slope") == "updated":  # at the rows as they are now
+        expected = (w.detach() - logs).exp() / 3
+    else:
+        expected = torch.tensor([n / 3, n / 3, 0.0])
+    if not entry.anchored:  # there z has the anchor's gradient too
+        torch.testing.assert_close(z, expected, rtol=2e-3, atol=1e-30)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_sample_without_partners_leaves_no_trace(version):
+    """A point that met itself alone has a row of nothing, which must not outweigh e^-500."""
+    torch.manual_seed(0)
+    objective, data, model = NCA(N), AnchorData.neighbours(X.float(), CLASSES), nn.Linear(3, 2)
+    with torch.no_grad():
+        model.weight.mul_(100)
+    if version:
+        opt = fcco.MSVRM(
+            model.parameters(), objective, version=version, lr=0.0, alpha=1.0, beta=0.3
+        )
+    else:
+        opt = fcco.BSGD(model.parameters(), objective, lr=0.0)
+    block = torch.tensor([0])
+
+    def visit(partners):
+        place = (torch.tensor(partners, dtype=torch.float64) + 0.5) / N
+        batch = data.collate(data.draw(block, place[None], place))
+        value = opt.step(lambda: objective.inner(model, batch))
+        assert value.isfinite()
+        assert opt.state[model.weight]["z"].isfinite().all()
+        return objective.inner(model, batch)
+
+    assert not visit([0, 0]).values.any()
+    for _ in range(2):
+        probe = visit([3, 4])
+        assert probe.log_scale < -100
+    if version:  # the row is now a share of the values that were seen
+        row, share = opt.table.gather(block), 1 - 0.7**2
+        actual = row[0, :2].log() + row[0, 2]
+        expected = probe.values[0].detach().log() + probe.log_scale + math.log(share)
+        torch.testing.assert_close(actual, expected)
+
+
+def test_long_runs_do_not_drift():
+    """The moving average of exp(w_t) in log space, while w wanders over thousands of e-folds."""
+    w = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    opt = fcco.SOX([w], Exponent(1, 10**9), lr=0.0, alpha=1.0, beta=0.5)
+    block, truth = torch.tensor([0]), 0.0
+    opt.step(lambda: opt.objective.probe(w, block))
+    for t in range(400):
+        here = 1500 * math.sin(t / 20) + 0.3 * (t % 7)
+        with torch.no_grad():
+            w.fill_(here)
+        opt.step(lambda: opt.objective.probe(w, block))
+        high, low = max(truth, here), min(truth, here)
+        truth = high + math.log1p(math.exp(low - high)) - math.log(2)
+        mantissa, scale = opt.table.gather(block)[0].tolist()
+        assert 1 - 1e-12 <= mantissa <= math.e + 1e-12
+        assert scale == round(scale)
+        assert math.log(mantissa) + scale == pytest.approx(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_mantissas_of_corrected_rows_stay_near_one(version):
+    objective, data, model = make("cox")
+    with torch.no_grad():
+        model.weight.mul_(40)  # exponents of tens
+    opt = fcco.MSVRM(
+        model.parameters(), objective, version=version, lr=0.01, alpha=0.3, beta=0.3,
+        snapshot_every=20 if version == 3 else None, update=make_update(RULES["normalized"]),
+    )  # fmt: skip
+    for batch in batches(objective, data, 60):
+        if opt.snapshot_due:
+            opt.snapshot(exact_pass(model, data, objective))
+        opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+    rows = opt.table.gather(torch.arange(NUM_EVENTS))
+    assert (rows[:, 0] > 1e-3).all()
+    assert (rows[:, 0] < 10).all()
+
+
+# What travels ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "name"), IN_TURN)
+def test_resuming_is_bit_exact(method, name):
+    entry = CATALOGUE[method]
+
+    def build():
+        objective, data, model = make(name, entry.affine)
+        common = {"lr": 0.01, "alpha": 0.4, "beta": 0.3, "snapshot_every": 3}
+        update = make_update(RULES["amsgrad"])
+        opt = entry.build(parameters(objective, model), objective, update=update, **common)
+        return objective, data, model, opt
+
+    def run(objective, data, model, opt, some):
+        for batch in some:
+            if opt.snapshot_due:
+                opt.snapshot(exact_pass(model, data, objective))
+            opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+        return everything(objective, model, opt)
+
+    def everything(objective, model, opt):
+        tensors = [flat(parameters(objective, model)), opt.state[model.weight]["z"]]
+        table = [] if opt.table is None else list(opt.table.buffers.values())
+        return [t.clone() for t in [*tensors, *table]]
+
+    first = build()
+    stream = batches(*first[:2], 9)
+    run(*first, stream[:5])
+    pickled = pickle.loads(pickle.dumps(first))
+    second = build()
+    second[2].load_state_dict(first[2].state_dict())
+    if name == "contrastive":
+        second[0].temperatures.data.copy_(first[0].temperatures)
+    second[3].load_state_dict(copy.deepcopy(first[3].state_dict()))
+    expected = run(*first, stream[5:])
+    for other in (pickled, second):
+        assert other[3].objective is other[0]
+        for one, two in zip(run(*other, stream[5:]), expected, strict=True):
+            assert torch.equal(one, two)
+
+
+def test_read_gives_plain_values_and_gather_both_parts():
+    objective, data, model = make("contrastive")
+    opt = fcco.SOX(parameters(objective, model), objective, lr=0.0, alpha=1.0, beta=1.0)
+    batch = data.collate(next(data.chunks(100)))
+    opt.step(lambda: objective.inner(model, batch))
+    with torch.no_grad():
+        x, y = (nn.functional.normalize(model(view), dim=1) for view in (X, Z))
+        heat = objective.temperatures.unsqueeze(1)
+        pairs = ((x @ y.T - (x * y).sum(1, keepdim=True)) / heat).exp()
+        u = (pairs.sum(1) - 1) / (N - 1)
+    ids = torch.tensor([3, 0, 8])
+    read = opt.table.read(ids)
+    torch.testing.assert_close(read, torch.stack([u, heat[:, 0]], 1)[ids], rtol=1e-12, atol=0)
+    rows = opt.table.gather(ids)
+    assert rows.shape == (3, 3)
+    torch.testing.assert_close(rows[:, 0].log() + rows[:, 2], u[ids].log(), rtol=0, atol=1e-12)
+    assert opt.table.read(torch.tensor([1])).shape == (1, 2)
+
+
+def test_an_initial_table_is_in_plain_values():
+    objective, _, model = make("contrastive")
+    initial = 1 + torch.rand((N, 2), dtype=torch.float64)
+    opt = fcco.SOX(
+        parameters(objective, model), objective, lr=0.1, alpha=1.0, beta=0.1, initial=initial
+    )
+    assert torch.equal(opt.table.read(torch.arange(N)), initial)
+
+
+# Refusals -------------------------------------------------------------------------------------
+
+
+def spoil_scale(change):
+    return lambda probe: replace(probe, log_scale=change(probe.log_scale))
+
+
+REFUSALS = {
+    "requires grad": (
+        spoil_scale(lambda s: s.clone().requires_grad_()),
+        ValueError,
+        "Probe.log_scale must be detached",
+    ),
+    "a column": (
+        spoil_scale(lambda s: s.unsqueeze(1)),
+        ValueError,
+        r"Probe.log_scale must have shape \(\d\), got \(\d, 1\)",
+    ),
+    "too short": (spoil_scale(lambda s: s[:1]), ValueError, "Probe.log_scale must have shape"),
+    "whole numbers": (
+        spoil_scale(lambda s: s.long()),
+        ValueError,
+        "Probe.log_scale must be floating point",
+    ),
+    "not a tensor": (spoil_scale(lambda s: 3.0), ValueError, "Probe.log_scale must be a tensor"),
+    "nan": (
+        spoil_scale(lambda s: s.index_fill(0, torch.tensor([1]), torch.nan)),
+        FloatingPointError,
+        "non-finite Probe.log_scale at the {point} point of blocks",
+    ),
+    "infinite": (
+        spoil_scale(lambda s: s.index_fill(0, torch.tensor([1]), torch.inf)),
+        FloatingPointError,
+        "non-finite Probe.log_scale at the {point} point of blocks",
+    ),
+    "minus infinity": (
+        spoil_scale(lambda s: s.index_fill(0, torch.tensor([1]), -torch.inf)),
+        FloatingPointError,
+        "non-finite Probe.log_scale at the {point} point of blocks",
+    ),
+    "nan values": (
+        lambda probe: replace(probe, values=probe.values * torch.nan),
+        FloatingPointError,
+        "non-finite Probe.values at the {point} point",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+@pytest.mark.parametrize("method", ["sox", "bsgd", "msvrm-v2-age", "msvrm-v3-theory"])
+def test_a_bad_log_scale_is_named_and_changes_nothing(what, method):
+    spoil, error, message = REFUSALS[what]
+    objective, data, model = make("cox")
+    opt = CATALOGUE[method].build(model.parameters(), objective, lr=0.01, alpha=0.4, beta=0.3)
+    good = exact_pass(model, data, objective)
+    for batch in batches(objective, data, 4):
+        if opt.snapshot_due:
+            opt.snapshot(good)
+        opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+    before = capture(model, opt)
+    with pytest.raises(error, match=message.format(point="current")):
+        opt.step(lambda: spoil(objective.inner(model, batch)))
+    assert_unchanged(before, model, opt)
+    if CATALOGUE[method].anchored:
+        with pytest.raises(error, match=message.format(point="snapshot")):
+            opt.snapshot(lambda: spoil(good[0]()))
+        assert_unchanged(before, model, opt)
+    opt.step(lambda: objective.inner(model, batch))  # and the run goes on
+
+
+@pytest.mark.parametrize("method", ["sox", "bsgd", "msvrm-v3-theory"])
+def test_a_log_scale_with_a_plain_objective_is_refused(method):
+    base, data, model = make("cox")
+    twin = Twin(base)
+    opt = CATALOGUE[method].build(model.parameters(), twin, lr=0.01, alpha=0.4, beta=0.3)
+    batch = batches(base, data, 1)[0]
+    before = capture(model, opt)
+    if CATALOGUE[method].anchored:
+        with pytest.raises(ValueError, match=r"Probe.log_scale is for a ScaledObjective.*Twin"):
+            opt.snapshot(exact_pass(model, data, base))
+        assert_unchanged(before, model, opt)
+        opt.snapshot(exact_pass(model, data, twin))
+        before = capture(model, opt)
+    with pytest.raises(ValueError, match=r"Probe.log_scale is for a ScaledObjective.*Twin is not"):
+        opt.step(lambda: base.inner(model, batch))
+    assert_unchanged(before, model, opt)
+    opt.step(lambda: twin.inner(model, batch))
+
+
+def test_without_a_log_scale_values_are_plain():
+    objective = Exponent(2)
+    w = nn.Parameter(torch.tensor([0.5, -0.5], dtype=torch.float64))
+    opt = fcco.SOX([w], objective, lr=0.0, alpha=1.0, beta=1.0)
+    opt.step(lambda: Probe(torch.arange(2), w.exp().unsqueeze(1)))
+    torch.testing.assert_close(opt.table.read(torch.arange(2))[:, 0], w.detach().exp())
+    torch.testing.assert_close(opt.state[w]["z"], torch.full_like(w, 0.5))
