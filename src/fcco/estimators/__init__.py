@@ -1,0 +1,16 @@
+"""Estimators in scikit-learn's manner, for people who do not write loops."""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "fcco.estimators needs scikit-learn: pip install 'fcco[experiments]'"
+    ) from error
+
+from fcco.estimators.auc import AUCClassifier
+from fcco.estimators.average_precision import APClassifier
+from fcco.estimators.cox import CoxRegressor
+from fcco.estimators.ranking import Ranker
+from fcco.estimators.stopping import Record
+
+__all__ = ["APClassifier", "AUCClassifier", "CoxRegressor", "Ranker", "Record"]

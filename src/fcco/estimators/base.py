@@ -1,0 +1,182 @@
+"""What all estimators share: their arguments, the network behind them, and its training."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from fcco.estimators.network import build_network
+from fcco.estimators.stopping import cosine, root, train
+from fcco.estimators.target import Target
+from fcco.estimators.training import Plan, Training
+
+__all__ = ["CompositionalEstimator"]
+
+_LOOKS = 20
+"""Entries of the history of a whole training."""
+
+
+class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A scoring network, trained by SOX with Adam-style steps on what a ``Target`` says.
+
+    Args:
+        hidden: widths of hidden layers; () is a linear model.
+        max_steps: steps of ``fit``, over which the learning rate falls to zero.
+        learning_rate: of the first step.
+        weight_decay: decoupled, as in AdamW.
+        blocks_per_step: blocks probed in a step, at most; None: 64.
+        samples_per_block: inner samples for each; None: what suits the objective.
+        early_stopping: hold samples out of ``fit``, stop when their metric no longer rises, and
+            keep the best weights; where the held-out part would have fewer than 10 of the rarest
+            kind, nothing is held out.
+        validation_fraction: how many are held out.
+        patience: looks at the metric (20 in ``max_steps``) without a rise, after which it stops.
+        partial_steps: steps of each ``partial_fit``.
+        random_state: of the split, the hidden layers and the batches.
+    """
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (),
+        *,
+        max_steps: int = 1000,
+        learning_rate: float = 0.03,
+        weight_decay: float = 1e-3,
+        blocks_per_step: int | None = None,
+        samples_per_block: int | None = None,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.1,
+        patience: int = 10,
+        partial_steps: int = 100,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        self.hidden = hidden
+        self.max_steps = max_steps
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.blocks_per_step = blocks_per_step
+        self.samples_per_block = samples_per_block
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.partial_steps = partial_steps
+        self.random_state = random_state
+
+    def _fit(self, X: NDArray[Any], target: Target) -> Self:
+        """A whole training, from the beginning."""
+        self._check_arguments()
+        self.scaler_ = StandardScaler().fit(X)
+        inputs = self._inputs(X)
+        random = check_random_state(self.random_state)
+        training = self._begin(target, random)
+        rows = np.empty(0, dtype=np.intp)
+        if self.early_stopping:
+            rows = target.held_out(self.validation_fraction, random)
+        held_out = None
+        if len(rows):
+            rest = np.setdiff1d(np.arange(len(X)), rows)
+            held_out = inputs[torch.from_numpy(rows)], target.take(rows)
+            inputs, target = inputs[torch.from_numpy(rest)], target.take(rest)
+        self.history_ = train(
+            training,
+            inputs,
+            target,
+            self.max_steps,
+            rate=cosine(self.max_steps),
+            every=-(-self.max_steps // _LOOKS),
+            patience=self.patience,
+            held_out=held_out,
+        )
+        # a training that ended is not gone on with: partial_fit begins one at these weights
+        return self._keep(training, going_on=False)
+
+    def _partial_fit(self, X: NDArray[Any], target: Target) -> Self:
+        """Some steps more, or the first ones; the first samples seen set the features' scales."""
+        self._check_arguments()
+        fresh = not hasattr(self, "network_")
+        if fresh:
+            self.scaler_ = StandardScaler().fit(X)
+            self.history_ = []
+        training: Training | None = None if fresh else self._training
+        if training is None:
+            training = self._begin(target, check_random_state(self.random_state))
+            if not fresh:
+                training.network.load_state_dict(self.network_.state_dict())
+                training.step = self.n_steps_
+        training.plan = self._plan(target)
+        self.history_ = self.history_ + train(
+            training,
+            self._inputs(X),
+            target,
+            self.partial_steps,
+            rate=root,
+            every=self.partial_steps,
+            patience=1,
+        )
+        return self._keep(training, going_on=True)
+
+    def _keep(self, training: Training, *, going_on: bool) -> Self:
+        self._training = training if going_on else None
+        self.n_steps_ = training.step
+        self.network_ = deepcopy(training.network).double()
+        return self
+
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        """(n, outputs), in float64: the score of a sample then does not depend on its company."""
+        check_is_fitted(self, "network_")
+        features = validate_data(self, X, dtype=np.float64, reset=False)
+        with torch.no_grad():
+            scores = self.network_(torch.from_numpy(self.scaler_.transform(features)))
+        array: NDArray[np.float64] = scores.numpy()
+        return array
+
+    def _inputs(self, X: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(self.scaler_.transform(X).astype(np.float32))
+
+    def _begin(self, target: Target, random: RandomState) -> Training:
+        seed = int(random.randint(np.iinfo(np.int32).max))
+        network = build_network(
+            self.n_features_in_, self.hidden, target.outputs, bias=target.shifts, seed=seed
+        )
+        return Training(network, self._plan(target), seed=seed)
+
+    def _plan(self, target: Target) -> Plan:
+        blocks = 64 if self.blocks_per_step is None else self.blocks_per_step
+        samples = target.samples if self.samples_per_block is None else self.samples_per_block
+        return Plan(self.learning_rate, self.weight_decay, blocks, samples)
+
+    def _check_arguments(self) -> None:
+        counts: dict[str, Any] = {
+            f"hidden[{place}]": width for place, width in enumerate(self.hidden)
+        }
+        counts |= {
+            name: getattr(self, name)
+            for name in (
+                "max_steps",
+                "blocks_per_step",
+                "samples_per_block",
+                "patience",
+                "partial_steps",
+            )
+            if getattr(self, name) is not None or not name.endswith(("_step", "_block"))
+        }
+        for name, value in counts.items():
+            if not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay!r}")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(
+                f"validation_fraction must lie in (0, 1), got {self.validation_fraction!r}"
+            )

@@ -1,0 +1,31 @@
+"""Platt scaling: an increasing line from a score to a log-odds."""
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+__all__ = ["platt"]
+
+_LEAST = 1e-6
+"""The least slope, relative to the scores' spread: what raises a score never lowers a log-odds."""
+
+
+def platt(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> tuple[float, float]:
+    """Slope and offset of the log-odds that logistic regression gives a score.
+
+    Its ridge keeps them finite where the scores separate the classes.
+
+    Args:
+        scores: (n,).
+        positive: (n,), both kinds.
+
+    Examples:
+        >>> scores = np.array([0.0, 1.0, 2.0, 3.0])
+        >>> slope, offset = platt(scores, scores > 1.5)
+        >>> slope > 0, round(slope * 1.5 + offset, 6)
+        (True, 0.0)
+    """
+    centre, spread = float(scores.mean()), float(scores.std()) or 1.0
+    fitted = LogisticRegression().fit(((scores - centre) / spread)[:, None], positive)
+    slope = max(float(fitted.coef_[0, 0]), _LEAST) / spread
+    return slope, float(fitted.intercept_[0]) - slope * centre

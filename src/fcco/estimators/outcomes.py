@@ -1,0 +1,86 @@
+"""Survival outcomes: when each subject left, and whether by the event."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from fcco.data import AnchorData, BlockData
+from fcco.estimators.target import Rows, Target, some_of_each
+from fcco.metrics import concordance_index
+from fcco.objective import Objective
+from fcco.objectives import Cox
+
+__all__ = ["Outcomes", "outcomes"]
+
+
+def outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Times and events, of either form of y.
+
+    Examples:
+        >>> outcomes([[3.0, 1], [4.0, 0]])
+        (array([3., 4.]), array([ True, False]))
+        >>> outcomes(np.array([(True, 3.0)], dtype=[("seen", bool), ("days", float)]))
+        (array([3.]), array([ True]))
+    """
+    y = np.asarray(y)
+    if y.dtype.names is not None:
+        kinds = {y.dtype[name].kind: name for name in y.dtype.names}
+        numbers = [name for name in y.dtype.names if y.dtype[name].kind in "fiu"]
+        if len(y.dtype.names) != 2 or "b" not in kinds or len(numbers) != 1 or y.ndim != 1:
+            raise ValueError(
+                "y must have two fields, a boolean (event) and a number (time), got "
+                f"{y.dtype} of shape {y.shape}"
+            )
+        times, events = y[numbers[0]].astype(np.float64), y[kinds["b"]]
+    else:
+        if y.ndim != 2 or y.shape[1] != 2:
+            raise ValueError(
+                "y must be structured (event, time), or have shape (n, 2), columns time and "
+                f"event, got shape {y.shape}"
+            )
+        times, flags = y.astype(np.float64).T
+        if not np.isin(flags, (0, 1)).all():
+            raise ValueError("y: the second column, event, must hold 0 and 1 alone")
+        events = flags == 1
+    if not np.isfinite(times).all():
+        raise ValueError("y: times hold NaN or infinity")
+    return np.ascontiguousarray(times), np.ascontiguousarray(events)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes(Target):
+    """Times, and whether they are those of events."""
+
+    times: NDArray[np.float64]
+    events: NDArray[np.bool_]
+    ties: str
+    samples = 256
+
+    def problem(self, inputs: Tensor) -> tuple[BlockData[Any], Objective]:
+        """Events, each among those at risk."""
+        times, events = torch.from_numpy(self.times), torch.from_numpy(self.events)
+        data = AnchorData.survival(inputs, times, events, ties=self.ties)
+        most = int(np.unique(self.times[self.events], return_counts=True)[1].max())
+        return data, Cox(data.num_blocks, len(inputs), max_ties=most)
+
+    def metric(self, scores: Tensor) -> float:
+        """The concordance index."""
+        times, events = torch.from_numpy(self.times), torch.from_numpy(self.events)
+        return concordance_index(scores[:, 0], times, events)
+
+    def held_out(self, fraction: float, random: RandomState) -> Rows:
+        """Some with and some without an event."""
+        return some_of_each(self.events, fraction, random)
+
+    def take(self, rows: Rows) -> Self:
+        """Some subjects."""
+        return type(self)(self.times[rows], self.events[rows], self.ties)
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Times, events, and how ties are treated."""
+        return self.times, self.events, np.array(self.ties)

@@ -1,0 +1,94 @@
+"""A whole training: a falling learning rate, early stopping, the best weights kept."""
+
+from copy import deepcopy
+from math import cos, inf, pi
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fcco.estimators.target import Target
+from fcco.estimators.training import Rate, Training
+
+__all__ = ["Record", "cosine", "root", "train"]
+
+
+class Record(NamedTuple):
+    """One entry of a history."""
+
+    step: int
+    """Steps taken."""
+    objective: float
+    """Mean of what the steps since the last entry saw of the objective."""
+    metric: float | None
+    """On the held-out samples, if there are any."""
+
+
+def train(
+    training: Training,
+    inputs: Tensor,
+    target: Target,
+    num_steps: int,
+    *,
+    rate: Rate,
+    every: int,
+    patience: int,
+    held_out: tuple[Tensor, Target] | None = None,
+) -> list[Record]:
+    """Take ``num_steps``, or fewer if the metric of the held-out samples stops to rise.
+
+    Args:
+        training: what is trained, in place.
+        inputs: the samples.
+        target: their labels.
+        num_steps: at most.
+        rate: of steps taken to the factor of the learning rate.
+        every: steps between two looks at the metric.
+        patience: looks without a rise, after which it stops.
+        held_out: samples and labels to stop by; the weights that did best on them are kept.
+    """
+    history: list[Record] = []
+    best, weights, since = -inf, None, 0
+    seen: list[float] = []
+    for number, value in enumerate(training.steps(inputs, target, num_steps, rate), start=1):
+        seen.append(value)
+        if number % every and number < num_steps:
+            continue
+        metric = None if held_out is None else _metric(training, *held_out)
+        history.append(Record(training.step, sum(seen) / len(seen), metric))
+        seen.clear()
+        if metric is None:
+            continue
+        since = 0 if metric > best else since + 1
+        if metric >= best:  # of equals the later, which saw more
+            best, weights = metric, deepcopy(training.network.state_dict())
+        if since >= patience:
+            break
+    if weights is not None:
+        training.network.load_state_dict(weights)
+    return history
+
+
+def cosine(num_steps: int) -> Rate:
+    """From 1 down to 0 in ``num_steps``.
+
+    Examples:
+        >>> cosine(10)(0), round(cosine(10)(5), 6)
+        (1.0, 0.5)
+    """
+    return lambda step: (1 + cos(pi * step / num_steps)) / 2
+
+
+def root(step: int) -> float:
+    """1 at first, then falling as one over a root: for a training that knows no last step.
+
+    Examples:
+        >>> root(0), root(300)
+        (1.0, 0.5)
+    """
+    return float((1 + step / 100) ** -0.5)
+
+
+@torch.no_grad()
+def _metric(training: Training, inputs: Tensor, target: Target) -> float:
+    return target.metric(training.network(inputs))

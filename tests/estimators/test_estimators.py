@@ -1,0 +1,331 @@
+"""The estimators keep scikit-learn's promises, and are as good as the simple models they compete
+with: logistic regression, lifelines' Cox regression, a random order."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fcco.data import exact_value
+from fcco.estimators import APClassifier, AUCClassifier, CoxRegressor, Ranker
+from fcco.estimators.outcomes import Outcomes
+from fcco.estimators.target import some_of_each
+
+GROUP = np.full(30, 10)
+
+
+# Warned, not failed: scikit-learn's word for a check that does not apply (sparse input, no pandas).
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([AUCClassifier(max_steps=40), APClassifier(max_steps=40)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def binary():
+    return make_classification(400, 6, n_informative=4, random_state=0)
+
+
+def three():
+    X, y = load_digits(return_X_y=True)
+    return X[:300, :20], y[:300] // 4
+
+
+def survival(n=300, seed=0, round_to=None):
+    random = np.random.RandomState(seed)
+    X = random.normal(size=(n, 3)) * [1.0, 10.0, 0.1]
+    times = random.exponential(np.exp(-X[:, 0] + 0.05 * X[:, 1]))
+    ends = random.exponential(2.0, size=n)
+    if round_to is not None:
+        times, ends = np.ceil(times / round_to), np.ceil(ends / round_to)
+    return X, np.stack([np.minimum(times, ends), times <= ends], axis=1)
+
+
+def lists():
+    random = np.random.RandomState(0)
+    X = random.normal(size=(300, 5))
+    return X, np.digitize(X[:, 0] + 0.5 * random.normal(size=300), [0.5, 1.0, 1.5])
+
+
+CASES = {
+    "auc": (AUCClassifier, binary, {}),
+    "auc of three": (AUCClassifier, three, {}),
+    "ap": (APClassifier, binary, {}),
+    "cox": (CoxRegressor, survival, {}),
+    "cox, breslow": (lambda **a: CoxRegressor(ties="breslow", **a), survival, {}),
+    "listnet": (lambda **a: Ranker(objective="listnet", **a), lists, {"group": GROUP}),
+    "ndcg": (lambda **a: Ranker(top_k=5, **a), lists, {"group": GROUP}),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    make, data, extra = CASES[request.param]
+    return make, *data(), extra
+
+
+def output(model, X):
+    return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+
+
+def partial(model, X, y, extra):
+    if hasattr(model, "decision_function"):
+        extra = {"classes": np.unique(y)}
+    return model.partial_fit(X, y, **extra)
+
+
+@pytest.mark.parametrize("hidden", [(), (8,)])
+def test_a_seed_decides_everything_and_the_global_one_is_left_alone(case, hidden):
+    make, X, y, extra = case
+    fits = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+        model = make(hidden=hidden, max_steps=15, random_state=0).fit(X, y, **extra)
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+        fits.append(output(model, X))
+    assert_array_equal(*fits)
+    other = make(hidden=hidden, max_steps=15, random_state=1).fit(X, y, **extra)
+    assert (output(other, X) != fits[0]).any()
+
+
+@pytest.mark.parametrize("hidden", [(), (8,)])
+def test_two_partial_fits_are_one_longer_one_also_through_a_pickle(case, hidden):
+    make, X, y, extra = case
+    whole = partial(make(hidden=hidden, partial_steps=14, random_state=0), X, y, extra)
+    model = partial(make(hidden=hidden, partial_steps=7, random_state=0), X, y, extra)
+    copy = pickle.loads(pickle.dumps(model))
+    for each in (model, copy):
+        partial(each, X, y, extra)
+        assert each.n_steps_ == 14
+        assert [record.step for record in each.history_] == [7, 14]
+        assert_array_equal(output(each, X), output(whole, X))
+
+
+def test_partial_fit_goes_on_after_fit_and_with_other_data(case):
+    make, X, y, extra = case
+    model = make(max_steps=10, early_stopping=False, partial_steps=5, random_state=0).fit(
+        X, y, **extra
+    )
+    before = output(model, X)
+    partial(model, X, y, extra)
+    half = {"group": GROUP[:15]} if extra else {}
+    model.partial_fit(X[:150], y[:150], **half)
+    assert model.n_steps_ == 20
+    assert (output(model, X) != before).any()
+    assert np.isfinite(output(model, X)).all()
+
+
+def test_partial_fits_learn(case):
+    make, X, y, extra = case
+    model = make(partial_steps=40, random_state=0)
+    scores = [partial(model, X, y, extra).score(X, y, **extra) for _ in range(3)]
+    assert scores[-1] > (0.6 if make is not APClassifier else 0.7)
+
+
+def test_clone_and_pickle(case):
+    make, X, y, extra = case
+    model = make(hidden=(4,), max_steps=5, random_state=0).fit(X, y, **extra)
+    copy = pickle.loads(pickle.dumps(model))
+    assert_array_equal(output(copy, X), output(model, X))
+    assert_array_equal(output(clone(model).fit(X, y, **extra), X), output(model, X))
+
+
+def test_one_class_of_a_chunk_is_missing():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[y < 4], y[y < 4]
+    model = AUCClassifier(partial_steps=30, random_state=0)
+    for left_out in range(4):
+        model.partial_fit(X[y != left_out], y[y != left_out], classes=range(4))
+    assert model.score(X, y) > 0.98
+    assert (model.predict(X) == y).mean() > 0.9
+
+
+def test_early_stopping_keeps_the_best_weights():
+    X, y = binary()
+    model = AUCClassifier(hidden=(16,), random_state=0, patience=2).fit(X, y)
+    metrics = [record.metric for record in model.history_]
+    assert model.n_steps_ < model.max_steps
+    best = int(np.argmax(metrics))
+    assert len(metrics) >= best + 3
+    random = np.random.RandomState(0)
+    random.randint(np.iinfo(np.int32).max)  # the seed of network and batches is drawn first
+    rows = some_of_each(y, 0.1, random)
+    assert model.score(X[rows], y[rows]) == pytest.approx(max(metrics), abs=1e-6)
+
+
+def test_few_samples_are_all_trained_on():
+    X, y = binary()
+    for model in (AUCClassifier(max_steps=20), AUCClassifier(max_steps=20, early_stopping=False)):
+        model.fit(X[:150], y[:150])
+        assert {record.metric for record in model.history_} == {None}
+        assert model.n_steps_ == 20
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
+def test_auc_is_that_of_logistic_regression(load):
+    X, X_test, y, y_test = train_test_split(*load(return_X_y=True), random_state=0)
+    rival = OneVsRestClassifier(LogisticRegression(max_iter=1000))
+    odds = make_pipeline(StandardScaler(), rival).fit(X, y).decision_function(X_test)
+    model = AUCClassifier(random_state=0).fit(X, y)
+    if odds.ndim == 1:
+        theirs = roc_auc_score(y_test, odds)
+        ours = roc_auc_score(y_test, model.predict_proba(X_test)[:, 1])
+        assert model.score(X_test, y_test) == ours
+    else:
+        theirs = np.mean([roc_auc_score(y_test == c, odds[:, c]) for c in range(10)])
+    assert model.score(X_test, y_test) > theirs - 0.005
+    assert (model.predict(X_test) == y_test).mean() > 0.9
+
+
+def test_average_precision_is_that_of_logistic_regression():
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y == 8, random_state=0, stratify=y)
+    rival = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X, y)
+    theirs = average_precision_score(y_test, rival.decision_function(X_test))
+    assert APClassifier(random_state=0).fit(X, y).score(X_test, y_test) > theirs - 0.03
+
+
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_cox_comes_close_to_the_optimum(ties):
+    X, y = survival(400, round_to=0.1)
+    model = CoxRegressor(ties=ties, max_steps=500, early_stopping=False, weight_decay=0.0)
+    model.set_params(random_state=0)
+    model.fit(X, y)
+    weights = torch.tensor(model.scaler_.transform(X))
+    data, objective = Outcomes(y[:, 0], y[:, 1] == 1, ties).problem(weights)
+    best = torch.nn.Linear(3, 1, bias=False, dtype=torch.float64)
+    torch.nn.init.zeros_(best.weight)
+    chunk = data.collate(next(data.chunks(len(X))))
+    solver = torch.optim.LBFGS(best.parameters(), max_iter=50, line_search_fn="strong_wolfe")
+
+    def closure():
+        solver.zero_grad()
+        probe = objective.inner(best, chunk)
+        loss = objective.scaled_outer(probe.values, probe.log_scale, probe.blocks).mean()
+        loss.backward()
+        return loss
+
+    solver.step(closure)
+    found = exact_value(model.network_, data, objective)
+    assert 0 <= found - exact_value(best, data, objective) < 1e-3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_cox_agrees_with_lifelines():
+    pd = pytest.importorskip("pandas")
+    lifelines = pytest.importorskip("lifelines")
+    X, y = survival(400, round_to=0.1)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(t=y[:, 0], e=y[:, 1])
+    rival = lifelines.CoxPHFitter().fit(frame, "t", "e")
+    model = CoxRegressor(max_steps=500, early_stopping=False, weight_decay=0.0, random_state=0)
+    model.fit(X, y)
+    risk = np.log(rival.predict_partial_hazard(frame).to_numpy())
+    assert np.corrcoef(risk, model.predict(X))[0, 1] > 0.998
+    assert_allclose(model.score(X, y), rival.concordance_index_, atol=0.005)
+
+
+def test_both_forms_of_an_outcome_are_one():
+    X, y = survival()
+    fields = np.array(
+        list(zip(y[:, 1] == 1, y[:, 0], strict=True)), dtype=[("e", bool), ("t", float)]
+    )
+    first, second = (
+        CoxRegressor(max_steps=20, random_state=0).fit(X, form) for form in (y, fields)
+    )
+    assert_array_equal(first.predict(X), second.predict(X))
+    assert first.score(X, y) == second.score(X, fields)
+
+
+@pytest.mark.parametrize("objective", ["listnet", "ndcg"])
+def test_the_ranker_beats_a_random_order(objective):
+    X, y = lists()
+    model = Ranker(objective=objective, max_steps=100, top_k=5, random_state=0)
+    start = clone(model).set_params(max_steps=1, learning_rate=1e-9).fit(X, y, group=GROUP)
+    model.fit(X[:200], y[:200], group=GROUP[:20])
+    ours, chance = (each.score(X[200:], y[200:], group=GROUP[20:]) for each in (model, start))
+    assert ours > 0.75 > 0.65 > chance - 0.1
+    assert ours > chance + 0.15
+
+
+def test_a_search_over_arguments():
+    X, y = binary()
+    search = GridSearchCV(AUCClassifier(max_steps=20, random_state=0), {"hidden": [(), (4,)]}, cv=2)
+    search.fit(X, y)
+    assert search.best_score_ > 0.7
+
+
+X, Y = np.random.RandomState(0).normal(size=(20, 2)), np.arange(20) % 2
+SURVIVAL = np.stack([np.arange(20.0), Y], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: AUCClassifier().fit(np.where(X > 1, np.nan, X), Y), "contains NaN"),
+        (lambda: AUCClassifier().fit(X, np.zeros(20)), "one class only"),
+        (lambda: AUCClassifier().partial_fit(X, Y), "classes must be given"),
+        (lambda: AUCClassifier().partial_fit(X, Y, classes=[0, 2]), r"y holds \[1\]"),
+        (lambda: AUCClassifier().partial_fit(X, 0 * Y, classes=[0, 1]), "one class only"),
+        (lambda: AUCClassifier(max_steps=2).fit(X, Y).score(X, 0 * Y), "one class only"),
+        (
+            lambda: AUCClassifier(max_steps=2).fit(X, Y).partial_fit(X, Y, classes=[0, 3]),
+            "not those of the first call",
+        ),
+        (lambda: AUCClassifier(max_steps=0).fit(X, Y), "max_steps must"),
+        (lambda: AUCClassifier((8, 0)).fit(X, Y), r"hidden\[1\] must"),
+        (lambda: AUCClassifier(learning_rate=0.0).fit(X, Y), "learning_rate must"),
+        (lambda: AUCClassifier(weight_decay=-1.0).fit(X, Y), "weight_decay must"),
+        (lambda: AUCClassifier(blocks_per_step=0).fit(X, Y), "blocks_per_step must"),
+        (lambda: AUCClassifier(validation_fraction=1.0).fit(X, Y), "validation_fraction must"),
+        (lambda: APClassifier().fit(X, np.arange(20) % 3), "Only binary"),
+        (lambda: APClassifier(max_steps=2).fit(X, Y).score(X, 0 * Y), "one class only"),
+        (lambda: CoxRegressor().fit(X, SURVIVAL * [1, 0]), "no event"),
+        (lambda: CoxRegressor().fit(X, SURVIVAL * [1, 2]), "0 and 1 alone"),
+        (lambda: CoxRegressor().fit(X, SURVIVAL / [[0, 1]]), "NaN"),
+        (lambda: CoxRegressor().fit(X, Y), "shape"),
+        (lambda: CoxRegressor().fit(X[1:], SURVIVAL), "inconsistent numbers of samples"),
+        (lambda: CoxRegressor(ties="none").fit(X, SURVIVAL), "ties must"),
+        (
+            lambda: CoxRegressor().fit(X, SURVIVAL.view([("t", float), ("e", float)])[:, 0]),
+            "boolean",
+        ),
+        (lambda: Ranker().fit(X, Y), "group must be given"),
+        (lambda: Ranker().fit(X, Y, group=[10, 9]), "group adds up to 19, but X has 20 items"),
+        (lambda: Ranker().fit(X, Y, group=[20, 0]), "group must be whole numbers of at least 1"),
+        (lambda: Ranker().fit(X, -Y, group=[20]), "grades of at least 0"),
+        (lambda: Ranker().fit(X, 0 * Y, group=[20]), "one above it"),
+        (lambda: Ranker(objective="map").fit(X, Y, group=[20]), "objective must"),
+        (lambda: Ranker(top_k=0).fit(X, Y, group=[20]), "top_k must"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero):RuntimeWarning")
+def test_bad_input_is_named(act, message):
+    with pytest.raises(ValueError, match=message):
+        act()
+
+
+def test_fcco_itself_needs_no_scikit_learn():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import fcco\n"
+        "assert 'fcco.estimators' not in sys.modules\n"
+        "try: import fcco.estimators\n"
+        "except ImportError as error: assert 'fcco[experiments]' in str(error)\n"
+        "else: raise AssertionError\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
