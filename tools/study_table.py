@@ -7,12 +7,14 @@ import json
 import sys
 from pathlib import Path
 
+from fcco.experiments.studies import STUDIES
 from fcco.experiments.summaries import summary
 
 
 def main(name: str, path: Path) -> str:
+    places = {case.name: place for place, case in enumerate(STUDIES[name]())}
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    records.sort(key=lambda r: [str(r.get(k)) for k in ("method", "rule", "alpha")] + [r["lr"]])
+    records.sort(key=lambda record: places[record["name"]])
     heading, *rows = summary(name, records)
     lines = [heading, tuple("---" for _ in heading), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)

@@ -172,7 +172,7 @@ class ScaledRows(Rows):
         """d f / d mantissa of the fresh value: both are at one scale while the slope is taken."""
         (u, value), scale = aligned(rows, fresh, scaled=self.scaled)
         if supported:
-            u = self.objective.supported(u, value)
+            u = self.objective.supported(u, value, 1 / self.objective.inner_size)
         name = f"{type(self.objective).__name__}.scaled_outer"
         outer = self.objective.scaled_outer
         slopes = slope(lambda u: outer(u, scale[:, 0], blocks), u, name=name)
@@ -200,16 +200,18 @@ class ScaledRows(Rows):
         changes = {p: current - rows for p, rows in zip(there, further, strict=True)}
         if slant is not None:
             changes[Point.PREVIOUS] = slant
-        u = self.objective.supported(advance(old, keep, weights, current, changes, anchor), current)
-        return self._recovered(_leveled(u, scale, self.scaled), fresh)
+        u = advance(old, keep, weights, current, changes, anchor)
+        share = max(1 / self.objective.inner_size, float(weights.current))
+        u = self.objective.supported(u, current, share)
+        return self._recovered(_leveled(u, scale, self.scaled), fresh, share)
 
-    def _recovered(self, rows: Tensor, fresh: Tensor) -> Tensor:
-        """Give rows that were lost at the common scale what the fresh value proves, at its scale.
+    def _recovered(self, rows: Tensor, fresh: Tensor, share: float) -> Tensor:
+        """Give rows lost at the common scale their share of the fresh value, at its own scale.
 
         A correction may wipe out a row while the fresh value is too small for the common scale;
         left there, the row would be held for far more than it is.
         """
-        least = self.objective.supported(torch.zeros_like(rows[:, :-1]), fresh[:, :-1])
+        least = self.objective.supported(torch.zeros_like(rows[:, :-1]), fresh[:, :-1], share)
         proven = least[:, : self.scaled] > 0
         kept = (proven & (rows[:, : self.scaled] > 0)).any(1, keepdim=True)
         least = torch.cat([least[:, : self.scaled], rows[:, self.scaled : -1]], dim=1)

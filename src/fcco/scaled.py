@@ -45,14 +45,16 @@ class ScaledObjective(Objective):
         """Project exp(log_scale) u onto the domain, given and returned as mantissas."""
         return u
 
-    def supported(self, u: Tensor, fresh: Tensor) -> Tensor:
-        """Raise u to what a fresh value proves; both are mantissas of one scale.
+    def supported(self, u: Tensor, fresh: Tensor, share: float) -> Tensor:
+        """Raise u to a share of a fresh value; both are mantissas of one scale.
 
-        A mean of n positive terms is at least 1/n of any of them, hence of any sample's mean.
-        Rows that are stale by hundreds of e-folds, or pushed below zero by a correction, then
-        still have a finite slope. Override it where components may be negative.
+        The share is 1/n at least: a mean of n positive terms is at least 1/n of any of them, hence
+        of any sample's mean. Rows that are stale by hundreds of e-folds then still have a finite
+        slope. For a row that was just updated it is beta, if that is more: a moving average of
+        positive values holds beta of the new one, and a correction may take away what the row
+        kept but no more. Override it where components may be negative.
         """
-        return torch.maximum(u, fresh / self.inner_size)
+        return torch.maximum(u, share * fresh)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """f_i of plain values."""

@@ -12,10 +12,11 @@ from objectives.zoo import CLASSES, EVENTS, NUM_EVENTS, TIMES, N, X, Z
 from torch import nn
 
 import fcco
-from fcco import Probe
+from fcco import Point, Probe, Weights
 from fcco.data import AnchorData, ViewData, exact_pass
 from fcco.objective import Objective
 from fcco.objectives import NCA, Cox, GlobalContrastive
+from fcco.rows import ScaledRows
 from fcco.scaled import ScaledObjective
 from fcco.testing import CATALOGUE, RULES, flat, make_update
 from fcco.testing.job import assert_unchanged, capture
@@ -94,8 +95,8 @@ class Watched:
             return paired(super().inner, model, batch)
         return super().inner(model, batch)
 
-    def supported(self, u, fresh):
-        raised = super().supported(u, fresh)
+    def supported(self, u, fresh, share):
+        raised = super().supported(u, fresh, share)
         self.active += int((raised != u).sum()) if u.any() else 0  # of nothing, it is the bound
         return raised
 
@@ -562,3 +563,14 @@ def test_without_a_log_scale_values_are_plain():
     opt.step(lambda: Probe(torch.arange(2), w.exp().unsqueeze(1)))
     torch.testing.assert_close(opt.table.read(torch.arange(2))[:, 0], w.detach().exp())
     torch.testing.assert_close(opt.state[w]["z"], torch.full_like(w, 0.5))
+
+
+def test_a_correction_takes_away_no_more_than_the_row_kept():
+    """u = 0.01, g fell from 10 to 1: the recursion says -8.5, a moving average holds 0.5."""
+    rows = ScaledRows(make("cox")[0])
+    old, before, now = (
+        torch.tensor([[value, 0.0]], dtype=torch.float64) for value in (0.01, 10, 1)
+    )
+    row = Weights(current=0.5, since_previous=1.0)
+    new = rows.advance(old, 0.5, row, now, {Point.PREVIOUS: before}, None, None)
+    assert (new[:, 0] * new[:, 1].exp()).item() == pytest.approx(0.5, rel=1e-12)

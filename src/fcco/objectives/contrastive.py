@@ -102,9 +102,9 @@ class GlobalContrastive(ScaledObjective):
             u[:, 1].clamp_(min=self.temperature / 10)
         return u
 
-    def supported(self, u: Tensor, fresh: Tensor) -> Tensor:
-        """What a fresh value proves of the mean; nothing of the temperature."""
-        return torch.cat([torch.maximum(u[:, :1], fresh[:, :1] / self.inner_size), u[:, 1:]], 1)
+    def supported(self, u: Tensor, fresh: Tensor, share: float) -> Tensor:
+        """A bound on the mean alone: the temperature is not a sum of positive terms."""
+        return torch.cat([torch.maximum(u[:, :1], share * fresh[:, :1]), u[:, 1:]], dim=1)
 
     def _heat(self, blocks: Tensor) -> Tensor | float:
         if self.temperatures is None:

@@ -105,10 +105,9 @@ class AttentionPooling(ScaledObjective):
         """The attention is positive; 1e-30 leaves room for the quotient."""
         return torch.stack([u[:, 0], u[:, 1].clamp(min=1e-30)], dim=1)
 
-    def supported(self, u: Tensor, fresh: Tensor) -> Tensor:
+    def supported(self, u: Tensor, fresh: Tensor, share: float) -> Tensor:
         """The attention is positive; the weighed score has any sign."""
-        floor = fresh[:, 1:] / self.inner_size
-        return torch.cat([u[:, :1], torch.maximum(u[:, 1:], floor)], dim=1)
+        return torch.cat([u[:, :1], torch.maximum(u[:, 1:], share * fresh[:, 1:])], dim=1)
 
 
 def _bag_loss(logits: Tensor, labels: Tensor, blocks: Tensor) -> Tensor:
