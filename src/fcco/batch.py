@@ -134,7 +134,11 @@ class GroupBatch(Batch):
     targets: Tensor | None = None
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean of ``values`` over each block's samples: (k, ...) to (B1, ...)."""
+        """The mean of ``values`` over each block's samples: (k, ...) to (B1, ...).
+
+        In at least float32: sums in bfloat16 stop at 256.
+        """
+        values = values.to(torch.promote_types(values.dtype, torch.float32))
         sums = values.new_zeros(len(self.blocks), *values.shape[1:])
         counts = self.counts.view(-1, *[1] * (values.ndim - 1)).to(values.dtype)
         return sums.index_add(0, self.owner, values) / counts

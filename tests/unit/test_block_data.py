@@ -398,15 +398,15 @@ REFUSALS = {
     ),
     "labels too short": (
         lambda: D.AnchorData.average_precision(X, LABELS[:5]),
-        "12 inputs have 5 labels",
+        r"labels must have shape \(12,\), got \(5,\)",
     ),
     "labels too long": (
         lambda: D.AnchorData.negatives(X[:5], LABELS),
-        "5 inputs have 12 labels",
+        r"labels must have shape \(5,\), got \(12,\)",
     ),
     "classes too short": (
         lambda: D.AnchorData.neighbours(X, CLASSES[:5]),
-        "12 inputs have 5 classes",
+        r"classes must have shape \(12,\), got \(5,\)",
     ),
     "no samples": (lambda: D.GroupData(X[:0], GROUPS[:0]), "inputs is empty"),
     "exact samples": (lambda: D.PointData(X, 0), "exact_samples must be at least 1, got 0"),
@@ -433,7 +433,7 @@ REFUSALS = {
     ),
     "times of another length": (
         lambda: D.AnchorData.survival(X, TIMES[:3], LABELS[:3]),
-        r"times and events must have shape \(12,\)",
+        r"must have shape \(12,\), got \(3,\)",
     ),
     "times nan": (
         lambda: D.AnchorData.survival(X, TIMES * torch.nan, LABELS),
@@ -462,10 +462,13 @@ REFUSALS = {
     "nothing relevant": (lambda: D.ListData(X, 0 * GRADES, LENGTHS), "no item is relevant"),
     "groups of another length": (
         lambda: D.GroupData(X, GROUPS[:3]),
-        r"groups must be int64 of shape \(12,\)",
+        r"groups must have shape \(12,\), got \(3,\)",
     ),
-    "groups of another type": (lambda: D.GroupData(X, GROUPS.int()), "groups must be int64"),
-    "groups below zero": (lambda: D.GroupData(X, GROUPS - 1), r"groups must lie in 0\.\.2"),
+    "groups of another type": (
+        lambda: D.GroupData(X, GROUPS.float()),
+        "groups must be whole numbers",
+    ),
+    "groups below zero": (lambda: D.GroupData(X, GROUPS - 1), "groups must be .* not negative"),
     "groups beyond": (
         lambda: D.GroupData(X, GROUPS, num_groups=3),
         r"groups must lie in 0\.\.2",
@@ -473,6 +476,23 @@ REFUSALS = {
     "targets of another length": (
         lambda: D.GroupData(X, GROUPS, TARGETS[:5]),
         "12 inputs have 5 targets",
+    ),
+    "labels of -1": (lambda: D.TaskData.binary(X, LABELS.long() - 1), "labels must be 0 or 1"),
+    "labels of nan": (
+        lambda: D.AnchorData.average_precision(X, torch.full((N,), torch.nan)),
+        "labels must be 0 or 1",
+    ),
+    "labels of two dimensions": (
+        lambda: D.AnchorData.positives(X, LABELS[:, None]),
+        r"labels must have shape \(12,\), got \(12, 1\)",
+    ),
+    "fractional classes": (
+        lambda: D.TaskData.from_classes(X, torch.full((N,), 0.9)),
+        "classes must be whole numbers",
+    ),
+    "events of 2": (
+        lambda: D.AnchorData.survival(X, TIMES, 2 * LABELS.long()),
+        "events must be 0 or 1",
     ),
     "no points": (lambda: D.PointData(X[:0]), "inputs is empty"),
     "one pair": (lambda: D.ViewData(X[:1], Z[:1]), "at least two pairs"),
@@ -599,7 +619,7 @@ def test_a_loss_is_averaged_by_samples():
             return replace(probe, loss=batch.inputs[:, 0].mean())
 
     data, model = D.GroupData(X, GROUPS, TARGETS), nn.Linear(3, 2).double()
-    data.through = lambda model, size: (data, model)  # the loss is of the inputs themselves
+    data.through = lambda model, size, device: (data, model)  # the loss is of the inputs themselves
     plain = exact_value(model, data, O.GroupDRO(4), chunk_size=5)
     taxed = exact_value(model, data, Taxed(4), chunk_size=5)
     assert taxed - plain == pytest.approx(X[:, 0].mean().item(), abs=1e-12)

@@ -1,6 +1,6 @@
 """A data set whose blocks are anchors, each compared with partners from one common set."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fcco.batch import AnchorBatch
-from fcco.data.blocks import BlockData
+from fcco.data.blocks import PAIRS, BlockData, as_inputs, structure
 from fcco.data.draws import draw
 from fcco.data.relations import at_risk, efron, has_label, same_class
 
@@ -16,9 +16,6 @@ __all__ = ["AnchorData"]
 
 Relation = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Anchors (b, 1), partners (b, k), columns (b, 1) to a (b, k) tensor: see ``relations``."""
-
-_PAIRS = 1 << 22
-"""Pairs that a chunk of an exact pass may hold."""
 
 
 class AnchorData(BlockData[AnchorBatch]):
@@ -38,6 +35,9 @@ class AnchorData(BlockData[AnchorBatch]):
         columns: (m,), the column of the model's output that scores each block.
     """
 
+    max_ties: int = 1
+    """The largest number of events at one time that Efron's ties share, for ``Cox``."""
+
     def __init__(
         self,
         inputs: Any,
@@ -54,9 +54,9 @@ class AnchorData(BlockData[AnchorBatch]):
                 raise ValueError(f"there are no {name}")
         if own not in ("drop", "sure"):
             raise ValueError(f'own must be "drop" or "sure", got {own!r}')
-        self.inputs = inputs
-        self.anchors = anchors
-        self.strata = list(strata)
+        self.inputs = as_inputs(inputs)
+        self.anchors = anchors.cpu()
+        self.strata = [part.cpu() for part in strata]
         self.num_partners = sum(len(part) for part in strata)
         self.own = own
         self.affinity = affinity
@@ -77,14 +77,22 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> data.num_blocks, data.num_partners
             (2, 4)
         """
-        labels = labels.bool()
-        _fit("labels", labels, inputs)
-        _both(labels.view(len(labels), -1))
+        labels = torch.as_tensor(labels)
         if labels.ndim == 1:
+            labels = structure("labels", labels, len(inputs), kind="binary")
+            _both(labels[:, None])
             strata = [labels.nonzero().flatten(), (~labels).nonzero().flatten()]
             return cls(
                 inputs, strata[0], strata, own="sure", related=partial(has_label, labels[:, None])
             )
+        if labels.ndim != 2 or len(labels) != len(inputs):
+            raise ValueError(
+                f"{len(inputs)} inputs have labels of shape {tuple(labels.shape)}: one for each is "
+                "needed, or one for each and every task"
+            )
+        flat = structure("labels", labels.flatten(), labels.numel(), kind="binary")
+        labels = flat.view(labels.shape)
+        _both(labels)
         columns, anchors = labels.T.nonzero().unbind(1)
         return cls(
             inputs,
@@ -103,9 +111,8 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> AnchorData.positives(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
             1
         """
-        labels = labels.bool()
-        _fit("labels", labels, inputs)
-        _both(labels.view(-1, 1))
+        labels = structure("labels", labels, len(inputs), kind="binary")
+        _both(labels[:, None])
         return cls(inputs, labels.nonzero().flatten(), [(~labels).nonzero().flatten()])
 
     @classmethod
@@ -116,7 +123,9 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> AnchorData.negatives(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
             2
         """
-        return cls.positives(inputs, ~labels.bool())
+        labels = structure("labels", labels, len(inputs), kind="binary")
+        _both(labels[:, None])
+        return cls.positives(inputs, ~labels)
 
     @classmethod
     def survival(
@@ -135,11 +144,8 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> data.num_blocks
             2
         """
-        events = events.bool()
-        if times.shape != events.shape or len(times) != len(inputs):
-            raise ValueError(f"times and events must have shape ({len(inputs)},)")
-        if not times.isfinite().all():
-            raise ValueError("times has non-finite entries")
+        events = structure("events", events, len(inputs), kind="binary")
+        times = structure("times", times, len(inputs), kind="real")
         if not events.any():
             raise ValueError("events: no event was seen, only censoring")
         if ties not in ("breslow", "efron"):
@@ -147,7 +153,10 @@ class AnchorData(BlockData[AnchorBatch]):
         relation = partial(at_risk, times) if ties == "breslow" else efron(times, events)
         everyone = torch.arange(len(times))
         anchors = events.nonzero().flatten()
-        return cls(inputs, anchors, [everyone], own="sure", affinity=relation)
+        data = cls(inputs, anchors, [everyone], own="sure", affinity=relation)
+        if ties == "efron":
+            data.max_ties = int(times[events].unique(return_counts=True)[1].max())
+        return data
 
     @classmethod
     def neighbours(cls, inputs: Any, classes: Tensor) -> "AnchorData":
@@ -157,7 +166,7 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> AnchorData.neighbours(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
             3
         """
-        _fit("classes", classes, inputs)
+        classes = structure("classes", classes, len(inputs), kind="whole")
         everyone = torch.arange(len(classes))
         return cls(inputs, everyone, [everyone], related=partial(same_class, classes))
 
@@ -190,13 +199,16 @@ class AnchorData(BlockData[AnchorBatch]):
             weights.append(torch.full((len(uniform),), weight, dtype=torch.float64))
         return self._batch(blocks, torch.cat(parts), torch.cat(weights))
 
-    def chunks(self, size: int) -> Iterator[AnchorBatch]:
-        """A few anchors at a time, with all partners."""
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """A few anchors at a time; every chunk passes all partners through the model."""
+        fitting = max(1, min(size, PAIRS // self.num_partners))
+        return torch.split(torch.arange(self.num_blocks), fitting)
+
+    def chunk(self, span: Tensor) -> AnchorBatch:
+        """Some anchors with all partners."""
         partners = torch.cat(self.strata)
         weights = torch.full((len(partners),), 1 / self.num_partners, dtype=torch.float64)
-        fitting = max(1, min(size, _PAIRS // len(partners)))
-        for blocks in torch.arange(self.num_blocks).split(fitting):
-            yield self._batch(blocks, partners, weights)
+        return self._batch(span, partners, weights)
 
     def _shares(self, samples: int) -> list[int]:
         """Samples from each stratum, evenly; the first ones take the remainder."""
@@ -228,11 +240,6 @@ class AnchorData(BlockData[AnchorBatch]):
             related=None if self.related is None else self.related(*asked),
             columns=columns,
         )
-
-
-def _fit(name: str, given: Tensor, inputs: Any) -> None:
-    if len(given) != len(inputs):
-        raise ValueError(f"{len(inputs)} inputs have {len(given)} {name}")
 
 
 def _both(labels: Tensor) -> None:

@@ -1,7 +1,7 @@
 """What every data set with block structure offers: draws for a step, chunks for an exact pass."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
@@ -11,17 +11,64 @@ from torch import Tensor
 
 from fcco.batch import Batch
 
-__all__ = ["BlockData"]
+__all__ = ["BlockData", "as_inputs", "structure"]
 
 
 B = TypeVar("B", bound=Batch)
+Device = torch.device | str | None
+
+PAIRS = 1 << 22
+"""Pairs that a chunk of an exact pass may hold."""
+
+
+def as_inputs(inputs: Any) -> Any:
+    """Arrays as tensors; what reads samples one by one stays as it is.
+
+    Examples:
+        >>> import numpy
+        >>> as_inputs(numpy.zeros((2, 3))).shape
+        torch.Size([2, 3])
+    """
+    is_array = hasattr(inputs, "__array__") and not isinstance(inputs, Tensor)
+    return torch.as_tensor(inputs) if is_array else inputs
+
+
+def structure(name: str, given: Any, count: int, *, kind: str) -> Tensor:
+    """A label of each sample as a CPU tensor of shape (count,), after a look at what it holds.
+
+    Args:
+        name: how errors call it.
+        given: a tensor or an array.
+        count: of samples.
+        kind: "binary" (0 or 1, given back as booleans), "whole" (not negative) or "real" (finite).
+
+    Examples:
+        >>> structure("labels", torch.tensor([0, -1]), 2, kind="binary")
+        Traceback (most recent call last):
+        ValueError: labels must be 0 or 1
+    """
+    values = torch.as_tensor(given).cpu()
+    if values.shape != (count,):
+        raise ValueError(f"{name} must have shape ({count},), got {tuple(values.shape)}")
+    if kind == "binary":
+        if not ((values == 0) | (values == 1)).all():
+            raise ValueError(f"{name} must be 0 or 1")
+        return values.bool()
+    if kind == "whole":
+        if values.is_floating_point() or values.is_complex() or (count and int(values.min()) < 0):
+            raise ValueError(f"{name} must be whole numbers that are not negative")
+        return values.long()
+    if not values.isfinite().all():
+        raise ValueError(f"{name} has non-finite entries")
+    return values
 
 
 class BlockData(ABC, Generic[B]):
     """Samples, and which of them belong to which of the m blocks.
 
-    ``inputs`` is a tensor, or anything with ``len`` and ``[int]`` that gives a tensor (a torch
-    ``Dataset`` that reads files, say).
+    ``inputs`` is a tensor, an array, or anything with ``len`` and ``[int]`` that gives a tensor (a
+    torch ``Dataset`` that reads files, say). Labels, groups and the like are kept on the CPU, where
+    batches are drawn; a batch goes to the device of the inputs.
     """
 
     inputs: Any
@@ -42,11 +89,19 @@ class BlockData(ABC, Generic[B]):
         """
 
     @abstractmethod
-    def chunks(self, size: int) -> Iterator[B]:
-        """Batches of positions that together hold every sample of every block.
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """What the chunks of an exact pass are about: samples, or blocks with all their partners.
 
-        ``size`` bounds the samples (or blocks, where each has many partners) of a chunk.
+        ``size`` bounds how many a chunk holds.
         """
+
+    @abstractmethod
+    def chunk(self, span: Tensor) -> B:
+        """A batch of positions; those of all ``spans`` hold every sample of every block."""
+
+    def chunks(self, size: int) -> Iterator[B]:
+        """The batches of positions of an exact pass, made one at a time."""
+        return map(self.chunk, self.spans(size))
 
     def check(self, samples: int, *, replacement: bool) -> None:
         """Raise a ``ValueError`` naming the blocks that cannot give ``samples`` inner samples."""
@@ -65,16 +120,16 @@ class BlockData(ABC, Generic[B]):
             return source[positions.to(source.device)]
         return torch.stack([source[i] for i in positions.tolist()])
 
-    def through(self, model: Any, size: int) -> tuple[Self, Any]:
+    def through(self, model: Any, size: int, device: Device = None) -> tuple[Self, Any]:
         """The same structure over the model's outputs, and a model that changes nothing.
 
         An exact pass over these forms every pair without calling the model again.
         """
         other = copy(self)
-        other.inputs = self.outputs(model, self.inputs, size)
+        other.inputs = self.outputs(model, self.inputs, size, device)
         return other, torch.nn.Identity()
 
-    def outputs(self, model: Any, source: Any, size: int) -> Tensor:
+    def outputs(self, model: Any, source: Any, size: int, device: Device) -> Tensor:
         """What ``model`` gives for every sample of ``source``, ``size`` at a time."""
         rows = torch.arange(len(source)).split(size)
-        return torch.cat([model(self.take(source, some)) for some in rows])
+        return torch.cat([model(self.take(source, some).to(device)) for some in rows])

@@ -18,7 +18,7 @@ def draw(spread: Tensor, sizes: Tensor, *, replacement: bool) -> Tensor:
         >>> spread = torch.tensor([[0.0, 0.9], [0.5, 0.5]], dtype=torch.float64)
         >>> draw(spread, torch.tensor([10, 2]), replacement=True).tolist()
         [[0, 9], [1, 1]]
-        >>> draw(spread, torch.tensor([10, 2]), replacement=False).tolist()
+        >>> draw(spread, torch.tensor([10, 2]), replacement=False).sort(1).values.tolist()
         [[0, 9], [0, 1]]
     """
     sizes = sizes.unsqueeze(1)
@@ -32,7 +32,8 @@ def draw(spread: Tensor, sizes: Tensor, *, replacement: bool) -> Tensor:
         position = (spread[:, k : k + 1] * (last + 1)).long()
         taken = (chosen[:, :k] == position).any(1, keepdim=True)
         chosen[:, k : k + 1] = torch.where(taken, last, position)
-    return chosen
+    # The set is uniform but its order is not; the low digits of the same numbers shuffle it.
+    return chosen.gather(1, (spread * 2**26 % 1).argsort(1))
 
 
 def distinct(num_blocks: int, count: int, generator: torch.Generator) -> Tensor:

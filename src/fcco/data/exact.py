@@ -7,24 +7,34 @@ import torch
 from torch import Tensor
 
 from fcco.batch import Batch
-from fcco.data.blocks import BlockData
+from fcco.data.blocks import BlockData, Device
 from fcco.objective import Objective
 from fcco.probe import Closure, Probe
 from fcco.rows import rows_of
+from fcco.world import World
 
 __all__ = ["exact_pass", "exact_value"]
 
 
 def exact_pass(
-    model: Any, dataset: BlockData[Any], objective: Objective, *, chunk_size: int = 1024
+    model: Any,
+    dataset: BlockData[Any],
+    objective: Objective,
+    *,
+    chunk_size: int = 1024,
+    device: Device = None,
 ) -> list[Closure]:
-    """The closures of one exact pass, for ``opt.snapshot``.
+    """The closures of one exact pass, for ``opt.snapshot``; each makes its batch when called.
+
+    Where blocks are anchors, every closure passes all partners through the model, so a pass costs
+    as many sweeps over the data as there are chunks.
 
     Args:
         model: what ``objective.inner`` takes.
         dataset: the samples and their blocks.
         objective: the problem.
         chunk_size: samples (or blocks, where each has many partners) of one closure.
+        device: where the model is, if the inputs are elsewhere.
 
     Examples:
         >>> from fcco.data import TaskData
@@ -36,20 +46,26 @@ def exact_pass(
     """
     _check(dataset, objective, chunk_size)
 
-    def call(chunk: Batch) -> Probe:
-        return objective.inner(model, dataset.collate(chunk))
+    def call(span: Tensor) -> Probe:
+        batch: Batch = dataset.collate(dataset.chunk(span))
+        return objective.inner(model, batch if device is None else batch.to(device))
 
-    return [partial(call, chunk) for chunk in dataset.chunks(chunk_size)]
+    return [partial(call, span) for span in dataset.spans(chunk_size)]
 
 
 @torch.no_grad()
 def exact_value(
-    model: Any, dataset: BlockData[Any], objective: Objective, *, chunk_size: int = 1024
+    model: Any,
+    dataset: BlockData[Any],
+    objective: Objective,
+    *,
+    chunk_size: int = 1024,
+    device: Device = None,
 ) -> float:
-    """F(w) on the data set, the number to monitor.
+    """F(w) on the data set, the number to monitor; arguments as for ``exact_pass``.
 
     Each input passes the model once; the objective's pairs and means are then formed from the
-    outputs.
+    outputs. The model is used in the mode it is in; its buffers and the RNG are left as they were.
 
     Examples:
         >>> from fcco.data import TaskData
@@ -59,7 +75,20 @@ def exact_value(
         0.5
     """
     _check(dataset, objective, chunk_size)
-    dataset, model = dataset.through(model, chunk_size)
+    buffers = [b for part in _modules(model) for b in part.buffers()]
+    before = World.capture([p for part in _modules(model) for p in part.parameters()], buffers)
+    try:
+        return _value(*dataset.through(model, chunk_size, device), objective, chunk_size)
+    finally:
+        before.restore(buffers)
+
+
+def _modules(model: Any) -> list[torch.nn.Module]:
+    parts = model if isinstance(model, tuple) else (model,)
+    return [part for part in parts if isinstance(part, torch.nn.Module)]
+
+
+def _value(dataset: BlockData[Any], model: Any, objective: Objective, chunk_size: int) -> float:
     form = rows_of(objective)
     sums: Tensor | None = None
     totals = torch.zeros(objective.num_blocks, 1, dtype=torch.float64)

@@ -1,6 +1,6 @@
 """A data set whose samples belong to one block each: groups, bags, constraints."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fcco.batch import GroupBatch
-from fcco.data.blocks import BlockData
+from fcco.data.blocks import BlockData, as_inputs, structure
 from fcco.data.draws import draw
 
 __all__ = ["GroupData"]
@@ -42,12 +42,12 @@ class GroupData(BlockData[GroupBatch]):
     ) -> None:
         if not len(inputs):
             raise ValueError("inputs is empty")
-        if groups.shape != (len(inputs),) or groups.dtype != torch.int64:
-            raise ValueError(f"groups must be int64 of shape ({len(inputs)},)")
+        inputs, groups = as_inputs(inputs), structure("groups", groups, len(inputs), kind="whole")
+        targets = None if targets is None else torch.as_tensor(targets)
         if targets is not None and len(targets) != len(inputs):
             raise ValueError(f"{len(inputs)} inputs have {len(targets)} targets")
         count = int(groups.max()) + 1 if num_groups is None else num_groups
-        if int(groups.min()) < 0 or int(groups.max()) >= count:
+        if int(groups.max()) >= count:
             raise ValueError(f"groups must lie in 0..{count - 1}")
         sizes = torch.bincount(groups, minlength=count)
         names = sizes.nonzero().flatten()
@@ -83,13 +83,14 @@ class GroupData(BlockData[GroupBatch]):
         counts = torch.full((len(blocks),), spread.shape[1])
         return GroupBatch(blocks, rows, owner, counts)
 
-    def chunks(self, size: int) -> Iterator[GroupBatch]:
+    def spans(self, size: int) -> Sequence[Tensor]:
         """Samples by group; a large group fills several chunks."""
-        for rows in self._order.split(size):
-            blocks, owner, counts = self.groups[rows].unique(
-                return_inverse=True, return_counts=True
-            )
-            yield GroupBatch(blocks, rows, owner, counts)
+        return torch.split(self._order, size)
+
+    def chunk(self, span: Tensor) -> GroupBatch:
+        """Some samples, and the groups they belong to."""
+        blocks, owner, counts = self.groups[span].unique(return_inverse=True, return_counts=True)
+        return GroupBatch(blocks, span, owner, counts)
 
     def collate(self, batch: GroupBatch) -> GroupBatch:
         """Targets are looked up with the inputs."""

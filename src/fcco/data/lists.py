@@ -1,13 +1,13 @@
 """A data set of lists (queries with their items); blocks are items within their list."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fcco.batch import AnchorBatch
-from fcco.data.blocks import BlockData
+from fcco.data.blocks import BlockData, as_inputs, structure
 from fcco.data.draws import draw
 
 __all__ = ["ListData"]
@@ -34,6 +34,9 @@ class ListData(BlockData[AnchorBatch]):
     def __init__(
         self, inputs: Any, grades: Tensor, lengths: Tensor, *, relevant: bool = True
     ) -> None:
+        inputs = as_inputs(inputs)
+        lengths = structure("lengths", lengths, len(lengths), kind="whole")
+        grades = structure("grades", grades, len(grades), kind="real")
         if len(grades) != len(inputs) or int(lengths.sum()) != len(inputs):
             raise ValueError(
                 f"{len(inputs)} items need as many grades (got {len(grades)}), and lengths that "
@@ -73,15 +76,18 @@ class ListData(BlockData[AnchorBatch]):
         weights = torch.full(partners.shape, 1 / partners.shape[1], dtype=torch.float64)
         return self._batch(blocks, partners, weights, spread.shape[1])
 
-    def chunks(self, size: int) -> Iterator[AnchorBatch]:
-        """A few blocks at a time, each with its whole list."""
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """A few blocks at a time, so that their lists together have about ``size`` items."""
         longest = int(self.lengths.max())
-        for blocks in torch.arange(self.num_blocks).split(max(1, size // longest)):
-            sizes = self._sizes[blocks]
-            place = torch.arange(int(sizes.max())).expand(len(blocks), -1)
-            inside = place < sizes[:, None]
-            partners = self._starts[blocks, None] + torch.where(inside, place, 0)
-            yield self._batch(blocks, partners, inside / sizes[:, None].double(), sizes)
+        return torch.split(torch.arange(self.num_blocks), max(1, size // longest))
+
+    def chunk(self, span: Tensor) -> AnchorBatch:
+        """Some blocks, each with its whole list."""
+        sizes = self._sizes[span]
+        place = torch.arange(int(sizes.max())).expand(len(span), -1)
+        inside = place < sizes[:, None]
+        partners = self._starts[span, None] + torch.where(inside, place, 0)
+        return self._batch(span, partners, inside / sizes[:, None].double(), sizes)
 
     def _batch(
         self, blocks: Tensor, partners: Tensor, weights: Tensor, samples: int | Tensor

@@ -15,7 +15,8 @@ __all__ = ["BlockLoader", "block_loader"]
 
 
 class BlockLoader:
-    """Iterates over a sampler's batches; an interrupted iteration goes on where it stopped.
+    """Iterates over a sampler's batches; an interrupted iteration goes on where it stopped, and one
+    that came to the end of ``num_steps`` has nothing more to give.
 
     ``state_dict`` is the sampler's, at the batch handed out last, however far workers ran ahead.
     See ``block_loader``.

@@ -1,13 +1,13 @@
 """A data set whose blocks are its points, for which an objective samples by itself (IWAE)."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from fcco.batch import PointBatch
-from fcco.data.blocks import BlockData
+from fcco.data.blocks import BlockData, Device, as_inputs
 
 __all__ = ["PointData"]
 
@@ -29,7 +29,7 @@ class PointData(BlockData[PointBatch]):
             raise ValueError("inputs is empty")
         if exact_samples < 1:
             raise ValueError(f"exact_samples must be at least 1, got {exact_samples}")
-        self.inputs = inputs
+        self.inputs = as_inputs(inputs)
         self.num_blocks = len(inputs)
         self.exact_samples = exact_samples
 
@@ -39,11 +39,14 @@ class PointData(BlockData[PointBatch]):
         """The points of ``blocks``."""
         return PointBatch(blocks, blocks, samples=spread.shape[1])
 
-    def through(self, model: Any, size: int) -> tuple[Self, Any]:
+    def through(self, model: Any, size: int, device: Device = None) -> tuple[Self, Any]:
         """The model samples, so there is nothing to reuse."""
         return self, model
 
-    def chunks(self, size: int) -> Iterator[PointBatch]:
+    def spans(self, size: int) -> Sequence[Tensor]:
         """Points in order."""
-        for blocks in torch.arange(self.num_blocks).split(size):
-            yield PointBatch(blocks, blocks, samples=self.exact_samples)
+        return torch.split(torch.arange(self.num_blocks), size)
+
+    def chunk(self, span: Tensor) -> PointBatch:
+        """Some points."""
+        return PointBatch(span, span, samples=self.exact_samples)

@@ -1,13 +1,13 @@
 """A data set whose blocks are tasks, each with its positives and negatives."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fcco.batch import LabelBatch, TaskBatch
-from fcco.data.blocks import BlockData
+from fcco.data.blocks import BlockData, as_inputs, structure
 from fcco.data.draws import draw
 
 __all__ = ["TaskData"]
@@ -37,6 +37,8 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
         *,
         drop_empty: bool = False,
     ) -> None:
+        inputs, labels = as_inputs(inputs), torch.as_tensor(labels).cpu()
+        known = None if known is None else torch.as_tensor(known).cpu()
         if labels.dtype != torch.bool or labels.ndim != 2 or len(labels) != len(inputs):
             raise ValueError(
                 f"labels must be booleans of shape ({len(inputs)}, m), got {labels.dtype} of "
@@ -70,7 +72,8 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
     @classmethod
     def from_classes(cls, inputs: Any, classes: Tensor, *, drop_empty: bool = False) -> "TaskData":
         """One task a class, one against the rest."""
-        labels = torch.nn.functional.one_hot(classes.long()).bool()
+        whole = structure("classes", classes, len(inputs), kind="whole")
+        labels = torch.nn.functional.one_hot(whole).bool()
         return cls(inputs, labels, drop_empty=drop_empty)
 
     @classmethod
@@ -81,7 +84,7 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
             >>> TaskData.binary(torch.zeros(3, 2), torch.tensor([0, 1, 1])).num_blocks
             1
         """
-        return cls(inputs, labels.bool().view(-1, 1))
+        return cls(inputs, structure("labels", labels, len(inputs), kind="binary")[:, None])
 
     def check(self, samples: int, *, replacement: bool) -> None:
         """Half of the samples are positives, half negatives."""
@@ -106,7 +109,7 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
     ) -> TaskBatch:
         """For each task, half positives and half negatives."""
         half = spread.shape[1] // 2
-        first, second = self.positives.cpu()[blocks], self.negatives.cpu()[blocks]
+        first, second = self.positives[blocks], self.negatives[blocks]
         place = torch.cat(
             [
                 draw(spread[:, :half], first, replacement=replacement),
@@ -117,15 +120,18 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
         rows = self._order[blocks[:, None], place].flatten()
         return TaskBatch(blocks, rows, positives=half)
 
-    def chunks(self, size: int) -> Iterator[LabelBatch]:
-        """Samples in order; every chunk reports all tasks, scaled so that chunks average to all."""
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """Samples in order."""
+        return torch.split(torch.arange(len(self)), size)
+
+    def chunk(self, span: Tensor) -> LabelBatch:
+        """All tasks, scaled so that chunks average to the whole."""
         blocks = torch.arange(self.num_blocks)
         weights = len(self) / torch.stack([self.positives, self.negatives]).double()
-        for rows in torch.arange(len(self)).split(size):
-            part = slice(int(rows[0]), int(rows[-1]) + 1)
-            yield LabelBatch(
-                blocks, rows, self.positive[part], self.negative[part], weights / len(rows)
-            )
+        part = slice(int(span[0]), int(span[-1]) + 1)
+        return LabelBatch(
+            blocks, span, self.positive[part], self.negative[part], weights / len(span)
+        )
 
     def batch(self, rows: Tensor, blocks: Tensor | None = None) -> LabelBatch:
         """Given samples for given tasks (all unless told otherwise), which share them.
@@ -135,6 +141,7 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
             >>> data.batch(torch.tensor([0, 3])).positive.shape
             torch.Size([2, 3])
         """
+        rows = rows.cpu()
         positive, negative = self.positive[rows], self.negative[rows]
         if blocks is None:
             blocks = torch.arange(self.num_blocks)

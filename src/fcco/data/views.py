@@ -1,6 +1,6 @@
 """A data set of pairs of views, for contrastive objectives."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fcco.batch import ViewBatch
-from fcco.data.blocks import BlockData
+from fcco.data.blocks import PAIRS, BlockData, Device, as_inputs
 from fcco.data.draws import draw
 
 __all__ = ["ViewData"]
@@ -37,7 +37,7 @@ class ViewData(BlockData[ViewBatch]):
                 f"at least two pairs are needed, got {len(first)} first and {len(second)} second "
                 "views"
             )
-        self.inputs, self.second = first, second
+        self.inputs, self.second = as_inputs(first), as_inputs(second)
         self.num_blocks = (2 if two_way else 1) * len(first)
 
     def draw(
@@ -55,21 +55,25 @@ class ViewData(BlockData[ViewBatch]):
                 f"{samples} samples_per_block without replacement, but only {len(self)} pairs"
             )
 
-    def chunks(self, size: int) -> Iterator[ViewBatch]:
-        """A few anchors at a time, with all pairs."""
-        for blocks in torch.arange(self.num_blocks).split(size):
-            yield self._batch(blocks, torch.arange(len(self)))
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """A few anchors at a time; every chunk passes all pairs through the model."""
+        fitting = max(1, min(size, PAIRS // len(self)))
+        return torch.split(torch.arange(self.num_blocks), fitting)
+
+    def chunk(self, span: Tensor) -> ViewBatch:
+        """Some anchors with all pairs."""
+        return self._batch(span, torch.arange(len(self)))
 
     def collate(self, batch: ViewBatch) -> ViewBatch:
         """Both views of every pair."""
         return super().collate(replace(batch, second=self.take(self.second, batch.inputs)))
 
-    def through(self, model: Any, size: int) -> tuple[Self, Any]:
+    def through(self, model: Any, size: int, device: Device = None) -> tuple[Self, Any]:
         """The embeddings of both views, each by its own encoder."""
         first, second = model if isinstance(model, tuple) else (model, model)
         other = copy(self)
-        other.inputs = self.outputs(first, self.inputs, size)
-        other.second = self.outputs(second, self.second, size)
+        other.inputs = self.outputs(first, self.inputs, size, device)
+        other.second = self.outputs(second, self.second, size, device)
         return other, torch.nn.Identity()
 
     def _batch(self, blocks: Tensor, partners: Tensor) -> ViewBatch:

@@ -38,9 +38,16 @@ LOSSES: dict[str, tuple[ClassLoss, bool]] = {
 
 
 def draws(
-    inputs: Tensor, targets: Tensor, *, size: int, seed: int, even_by: Tensor | None = None
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    size: int,
+    seed: int,
+    even_by: Tensor | None = None,
+    distinct: bool = False,
 ) -> Callable[[], tuple[Tensor, Tensor]]:
-    """An endless stream of batches, drawn uniformly or evenly over the values of ``even_by``.
+    """An endless stream of batches, drawn uniformly or evenly over the values of ``even_by``;
+    ``distinct``: no sample twice in a batch.
 
     Examples:
         >>> x = torch.arange(10.0)
@@ -54,7 +61,9 @@ def draws(
         weights = 1 / torch.bincount(even_by).double()[even_by]
 
     def draw() -> tuple[Tensor, Tensor]:
-        if weights is None:
+        if distinct:
+            rows = torch.randperm(len(inputs), generator=generator)[:size]
+        elif weights is None:
             rows = torch.randint(len(inputs), (size,), generator=generator)
         else:
             rows = torch.multinomial(weights, size, replacement=True, generator=generator)
@@ -64,7 +73,12 @@ def draws(
 
 
 def libauc_step(
-    model: nn.Module, draw: Callable[[], tuple[Tensor, Tensor]], *, num_labels: int, lr: float
+    model: nn.Module,
+    draw: Callable[[], tuple[Tensor, Tensor]],
+    *,
+    num_labels: int,
+    lr: float,
+    steps: int,
 ) -> tuple[Callable[[], None], Any] | None:
     """A step of LibAUC's min-max loss with its own optimizer, or None where it does not import."""
     try:
@@ -82,4 +96,5 @@ def libauc_step(
         loss(torch.sigmoid(model(inputs)), labels.float()).backward()
         opt.step()
 
-    return step, None
+    decay = torch.optim.lr_scheduler.LambdaLR(opt, lambda t: max(1 - t / steps, 0.0))
+    return step, decay

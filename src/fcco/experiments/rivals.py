@@ -105,7 +105,9 @@ def _classification(
         )
     elif contender.startswith("fcco AUC"):
         objective = objectives.MultiTaskAUC(tasks)
-        draw = draws(x, y, size=BATCH, seed=seed + 1000)
+        with_loss = contender.endswith("cross-entropy")
+        share = BATCH // 2 if with_loss else BATCH  # the same budget: half of it for each loss
+        draw = draws(x, y, size=BATCH - share, seed=seed + 1000)
 
         def mixed(batch: Any) -> Tensor:
             inputs, classes = draw()
@@ -117,14 +119,14 @@ def _classification(
             task_data(),
             steps=STEPS,
             blocks=blocks,
-            samples=BATCH // blocks,
+            samples=share // blocks,
             seed=seed,
-            loss=mixed if contender.endswith("cross-entropy") else None,
+            loss=mixed if with_loss else None,
         )
     else:
         labels = _one_hot(y) if tasks > 1 else y.bool().unsqueeze(1)
-        draw = draws(x, labels, size=BATCH, seed=seed)
-        made = libauc_step(model, draw, num_labels=tasks, lr=30 * lr)  # 0.1 is its usual one
+        draw = draws(x, labels, size=BATCH, seed=seed, even_by=y if tasks == 1 else None)
+        made = libauc_step(model, draw, num_labels=tasks, lr=30 * lr, steps=STEPS)
         if made is None:
             return None
     chosen = fit(model, *made, STEPS, validate)

@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy, mse_loss, normalize
 from fcco import metrics, objectives
 from fcco.data import (
     AnchorData,
-    Classified,
     GroupData,
     ListData,
     ViewData,
@@ -22,7 +21,7 @@ from fcco.data import (
 )
 from fcco.experiments.baselines import draws
 from fcco.experiments.fitting import Outcome, compositional, fit, held_out, ordinary, recommended
-from fcco.experiments.workloads import a9a_groups, make_mlp, standardized
+from fcco.experiments.workloads import a9a_groups, flat_digits, make_mlp, standardized
 from fcco.optim import BSGD
 from fcco.problems.newton import newton
 from fcco.updates import Adam
@@ -64,8 +63,7 @@ def _linear_cox() -> tuple[AnchorData, objectives.Cox]:
     train, test = load_survival("gbsg")
     x, _ = standardized(train.inputs.double(), test.inputs.double())
     data = AnchorData.survival(x, train.times, train.events, ties="efron")
-    most = int(train.times[train.events].unique(return_counts=True)[1].max())
-    return data, objectives.Cox(data.num_blocks, len(x), max_ties=most)
+    return data, objectives.Cox(data.num_blocks, len(x), data.max_ties)
 
 
 @cache
@@ -179,18 +177,10 @@ def _groups(contender: str, seed: int, lr: float) -> Outcome:
     return Outcome(found, *chosen)
 
 
-def _digits() -> tuple[Classified, Classified]:
-    train, test = load_classes("digits")
-    return (
-        Classified(train.inputs.flatten(1), train.classes),
-        Classified(test.inputs.flatten(1), test.classes),
-    )
-
-
 def _embedding_fit(
     model: nn.Module, made: tuple[Callable[[], None], Any], metric: Any, seed: int
 ) -> Outcome:
-    train, test = _digits()
+    train, test = flat_digits()
     rows, kept = held_out(len(train), seed)
 
     def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
@@ -210,7 +200,7 @@ def _embedding_fit(
 
 
 def _contrastive(contender: str, seed: int, lr: float) -> Outcome:
-    train, _ = _digits()
+    train, _ = flat_digits()
     rows, _ = held_out(len(train), seed)
     generator = torch.Generator().manual_seed(seed)
     size = (2, len(rows), 64)
@@ -220,7 +210,7 @@ def _contrastive(contender: str, seed: int, lr: float) -> Outcome:
     model = make_mlp(64, 128, 32)(seed)
     batch = 64
     if contender == "InfoNCE in the batch":
-        draw = draws(first, second, size=batch, seed=seed)
+        draw = draws(first, second, size=batch, seed=seed, distinct=True)
 
         def value() -> Tensor:
             x, y = (normalize(model(view), dim=1) for view in draw())
@@ -243,12 +233,12 @@ def _contrastive(contender: str, seed: int, lr: float) -> Outcome:
 
 
 def _neighbours(contender: str, seed: int, lr: float) -> Outcome:
-    train, _ = _digits()
+    train, _ = flat_digits()
     rows, _ = held_out(len(train), seed)
     x, y = train.inputs[rows], train.classes[rows]
     model = make_mlp(64, 128, 16)(seed)
     if contender == "cross-entropy embedding":
-        head = nn.Linear(16, 10)
+        head = make_mlp(16, 10)(seed)
         draw = draws(x, y, size=128, seed=seed)
 
         def value() -> Tensor:

@@ -60,7 +60,7 @@ def _batches(records: Records) -> Rows:
 
 
 def _rivals(records: Records) -> Rows:
-    """Test scores, mean and deviation over seeds; the first metric is what was watched."""
+    """Test scores, mean and deviation over seeds."""
     rows: Rows = [("problem", "contender", "test scores", "seconds")]
     for r in records:
         scores = ", ".join(f"{name} {_spread(values)}" for name, values in r["scores"].items())
@@ -103,13 +103,20 @@ def plot_batches(records: Records, folder: Path) -> None:
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
         for method in dict.fromkeys(r["method"] for r in mine):
             points = sorted((r for r in mine if r["method"] == method), key=lambda r: r["samples"])
-            sizes = [r["samples"] for r in points]
             for axes, key in ((left, "objectives"), (right, "metrics")):
-                means = [_mean(r[key]) for r in points]
-                deviations = [statistics.stdev(r[key]) for r in points]
-                axes.errorbar(sizes, means, deviations, marker="o", capsize=3, label=method)
+                # A point that diverged in any run is left out here; the table counts them.
+                finite = [r for r in points if all(map(math.isfinite, r[key]))]
+                axes.errorbar(
+                    [r["samples"] for r in finite],
+                    [_mean(r[key]) for r in finite],
+                    [statistics.stdev(r[key]) for r in finite],
+                    marker="o",
+                    capsize=3,
+                    label=method,
+                )
         left.set(xscale="log", xlabel="inner samples a block", ylabel="exact training objective")
         right.set(xscale="log", xlabel="inner samples a block", ylabel=f"test {mine[0]['metric']}")
+        sizes = sorted({r["samples"] for r in mine})
         for axes in (left, right):
             axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)
             axes.minorticks_off()

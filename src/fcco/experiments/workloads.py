@@ -26,7 +26,15 @@ from fcco.data import (
 )
 from fcco.objective import Objective
 
-__all__ = ["WORKLOADS", "Workload", "a9a_groups", "make_mlp", "scaled_pair", "standardized"]
+__all__ = [
+    "WORKLOADS",
+    "Workload",
+    "a9a_groups",
+    "flat_digits",
+    "make_mlp",
+    "scaled_pair",
+    "standardized",
+]
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,8 @@ def _survival() -> Workload:
     )
 
 
-def _digits() -> tuple[Classified, Classified]:
+def flat_digits() -> tuple[Classified, Classified]:
+    """scikit-learn's digits as rows of 64 pixels."""
     return (Classified(part.inputs.flatten(1), part.classes) for part in load_classes("digits"))  # type: ignore[return-value]
 
 
@@ -109,7 +118,7 @@ def _neighbour_accuracy(
 
 
 def _contrastive() -> Workload:
-    train, test = _digits()
+    train, test = flat_digits()
     generator = torch.Generator().manual_seed(0)
     size = (2, *train.inputs.shape)
     # Views that differ in pixels that are missing and in noise.
@@ -126,7 +135,7 @@ def _contrastive() -> Workload:
 
 
 def _neighbours() -> Workload:
-    train, test = _digits()
+    train, test = flat_digits()
     return Workload(
         AnchorData.neighbours(train.inputs, train.classes),
         objectives.NCA(len(train), logarithm=True),

@@ -77,7 +77,8 @@ class MultiTaskGap(Objective):
     Args:
         num_tasks: m.
         surrogate: l.
-        paired: report the second half of each task's samples as an independent ``Probe.pair``.
+        paired: report the second half of each task's samples as an independent ``Probe.pair``,
+            which it is if samples are drawn with replacement.
 
     Examples:
         >>> from fcco.objectives import Squared
@@ -139,7 +140,7 @@ def _class_means(
     h = _sigmoid(num_tasks, model, batch)
     blocks = batch.blocks
     positive, negative = batch.positive.to(h.dtype), batch.negative.to(h.dtype)
-    if len(blocks) < num_tasks:
+    if not blocks.equal(torch.arange(num_tasks, device=blocks.device)):
         h = h[:, blocks]
     if batch.scale is None:
         counts = torch.stack([positive.sum(0), negative.sum(0)])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fcco.batch import AnchorBatch
 from fcco.objective import Objective
-from fcco.objectives.domains import check_positive, project_ratio
+from fcco.objectives.domains import Column, check_positive, project_ratio
 from fcco.objectives.scores import differences, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.probe import Probe
@@ -44,14 +44,14 @@ class AveragePrecision(Objective):
     def __init__(
         self, positives: int | Sequence[int], num_samples: int, surrogate: Surrogate | None = None
     ) -> None:
-        counts = torch.as_tensor(positives).reshape(-1)
+        counts = torch.as_tensor(positives).reshape(-1).cpu()
         check_positive(positives=int(counts.min()), num_samples=num_samples)
         self.num_blocks = int(counts.sum())
         self.num_samples = num_samples
         self.surrogate = SquaredHinge() if surrogate is None else surrogate
         # Each task counts the same, however many positives it has.
         weights = self.num_blocks / (len(counts) * counts.double())
-        self._weights = weights.repeat_interleave(counts) if len(counts) > 1 else None
+        self._weights = Column(weights.repeat_interleave(counts)) if len(counts) > 1 else None
 
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """Both means over the partners."""
@@ -67,8 +67,9 @@ class AveragePrecision(Objective):
         precision = (u[:, 0] + own) / (u[:, 1] + own)
         if self._weights is None:
             return -precision
-        return -precision * self._weights.to(u.device)[blocks].to(u.dtype)
+        return -precision * self._weights(blocks, u)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """0 <= u_1 <= u_2, and u_2 holds at least the positive itself."""
-        return project_ratio(u, self.surrogate.at_zero / self.num_samples)
+        """u_1 <= u_2, and both hold at least the positive itself."""
+        own = self.surrogate.at_zero / self.num_samples
+        return project_ratio(u - own, 0.0) + own

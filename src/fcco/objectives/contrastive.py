@@ -16,7 +16,7 @@ from fcco.scaled import ScaledObjective
 __all__ = ["GlobalContrastive"]
 
 
-class GlobalContrastive(ScaledObjective):
+class GlobalContrastive(nn.Module, ScaledObjective):
     """InfoNCE against the whole data set instead of a batch.
 
     With s the cosine of the embeddings of x_i and y_j, and j over all other pairs,
@@ -32,8 +32,9 @@ class GlobalContrastive(ScaledObjective):
         temperature: T.
         two_way: both directions, m = 2n.
         individual: a temperature for each anchor, learned: u gains a second component T_i, and
-            f(u) = T_i (log(eps + u) + ``radius``). Give ``objective.temperatures`` to the
-            optimizer too. Never below ``temperature / 10``.
+            f(u) = T_i (log(eps + u) + ``radius``). Give ``objective.parameters()`` to the
+            optimizer too, and keep ``objective.state_dict()`` with a checkpoint. Never below
+            ``temperature / 10``. A step then costs O(m), as any parameter of size m does.
         radius: of the KL ball that the learned temperatures solve (individual alone).
         eps: the least u that is told apart from 0.
 
@@ -53,6 +54,7 @@ class GlobalContrastive(ScaledObjective):
         radius: float = 0.5,
         eps: float = 1e-14,
     ) -> None:
+        super().__init__()
         check_positive(num_pairs=num_pairs, temperature=temperature, radius=radius, eps=eps)
         if num_pairs < 2:
             raise ValueError("num_pairs must be at least 2: anchors are compared with others")
@@ -109,4 +111,7 @@ class GlobalContrastive(ScaledObjective):
     def _heat(self, blocks: Tensor) -> Tensor | float:
         if self.temperatures is None:
             return self.temperature
-        return self.temperatures[blocks].clamp(min=self.temperature / 10).unsqueeze(1)
+        heat = self.temperatures[blocks]
+        # The gradient passes the bound, so that a temperature pushed below it can come back.
+        heat = heat + (heat.clamp(min=self.temperature / 10) - heat).detach()
+        return heat.unsqueeze(1)

@@ -1,9 +1,11 @@
 """Projections onto the convex sets that inner values live in, and checks of arguments."""
 
+import math
+
 import torch
 from torch import Tensor
 
-__all__ = ["check_positive", "project_ratio"]
+__all__ = ["Column", "check_positive", "project_ratio"]
 
 
 def project_ratio(u: Tensor, lowest: Tensor | float) -> Tensor:
@@ -28,8 +30,29 @@ def check_positive(**numbers: float) -> None:
     Examples:
         >>> check_positive(temperature=0.0)
         Traceback (most recent call last):
-        ValueError: temperature must be positive, got 0.0
+        ValueError: temperature must be positive and finite, got 0.0
     """
     for name, number in numbers.items():
-        if not number > 0:
-            raise ValueError(f"{name} must be positive, got {number}")
+        if not 0 < number < math.inf:
+            raise ValueError(f"{name} must be positive and finite, got {number}")
+        whole = name.startswith(("num_", "max_")) or name in ("positives", "top_k")
+        if whole and number != int(number):
+            raise ValueError(f"{name} must be a whole number, got {number}")
+
+
+class Column:
+    """A number for each block, looked up where u is; it moves there once.
+
+    Examples:
+        >>> Column(torch.tensor([1.0, 2.0]))(torch.tensor([1]), torch.zeros(1))
+        tensor([2.])
+    """
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers = numbers
+
+    def __call__(self, blocks: Tensor, like: Tensor) -> Tensor:
+        """The numbers of ``blocks``, in the precision of ``like``."""
+        if self._numbers.device != blocks.device:
+            self._numbers = self._numbers.to(blocks.device)
+        return self._numbers[blocks].to(like.dtype)

@@ -80,11 +80,12 @@ class GroupDRO(Objective):
         return heat * float(torch.tensor(value / heat, dtype=torch.float64).log1p())
 
 
-class GroupCVaR(Objective):
+class GroupCVaR(nn.Module, Objective):
     """The mean loss of the worst groups, a share ``fraction`` of them, with a smoothed hinge.
 
     min over s of s + mean_i max(L_i - s, 0) / fraction. The threshold s is learned like a weight
-    (give ``objective.threshold`` to the optimizer too), and is u's second component:
+    (give ``objective.parameters()`` to the optimizer too, keep ``objective.state_dict()`` with a
+    checkpoint), and is u's second component:
 
         u = (L_i, s),  f(u) = u_2 + T softplus((u_1 - u_2) / T) / fraction.
 
@@ -111,6 +112,7 @@ class GroupCVaR(Objective):
         temperature: float = 0.1,
         loss: SampleLoss = _each_cross_entropy,
     ) -> None:
+        super().__init__()
         check_positive(num_groups=num_groups, temperature=temperature)
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction must lie in (0, 1], got {fraction}")

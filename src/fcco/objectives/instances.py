@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fcco.batch import GroupBatch
-from fcco.objectives.domains import check_positive
+from fcco.objectives.domains import Column, check_positive
 from fcco.objectives.scores import grouped_exponentials, scores_of, widened
 from fcco.probe import Probe
 from fcco.scaled import ScaledObjective
@@ -40,7 +40,7 @@ class SoftmaxPooling(ScaledObjective):
         self.num_blocks = len(labels)
         self.inner_size = max_size
         self.temperature = temperature
-        self.labels = labels
+        self._labels = _checked(labels)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """The mean over each bag's sampled instances."""
@@ -51,7 +51,7 @@ class SoftmaxPooling(ScaledObjective):
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Cross-entropy of the pooled logit."""
         logits = self.temperature * (u[:, 0].log() + log_scale)
-        return _bag_loss(logits, self.labels, blocks)
+        return _bag_loss(logits, self._labels, blocks)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """u is positive."""
@@ -83,7 +83,7 @@ class AttentionPooling(ScaledObjective):
         check_positive(max_size=max_size)
         self.num_blocks = len(labels)
         self.inner_size = max_size
-        self.labels = labels
+        self._labels = _checked(labels)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """Both means over each bag's sampled instances."""
@@ -99,7 +99,7 @@ class AttentionPooling(ScaledObjective):
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Cross-entropy of the pooled logit, which does not depend on the scale."""
-        return _bag_loss(u[:, 0] / u[:, 1], self.labels, blocks)
+        return _bag_loss(u[:, 0] / u[:, 1], self._labels, blocks)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The attention is positive; 1e-30 leaves room for the quotient."""
@@ -110,6 +110,12 @@ class AttentionPooling(ScaledObjective):
         return torch.cat([u[:, :1], torch.maximum(u[:, 1:], share * fresh[:, 1:])], dim=1)
 
 
-def _bag_loss(logits: Tensor, labels: Tensor, blocks: Tensor) -> Tensor:
-    targets = labels[blocks.to(labels.device)].to(logits)
+def _checked(labels: Tensor) -> Column:
+    if labels.ndim != 1 or not ((labels == 0) | (labels == 1)).all():
+        raise ValueError("labels must be 0 or 1, one for each bag")
+    return Column(labels)
+
+
+def _bag_loss(logits: Tensor, labels: Column, blocks: Tensor) -> Tensor:
+    targets = labels(blocks, logits)
     return binary_cross_entropy_with_logits(logits, targets, reduction="none")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fcco.batch import AnchorBatch
 from fcco.objective import Objective
-from fcco.objectives.domains import check_positive
+from fcco.objectives.domains import Column, check_positive
 from fcco.objectives.scores import differences, mean_of_exponentials, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.probe import Probe
@@ -38,16 +38,17 @@ class ListNet(ScaledObjective):
     inner_dim = 1
 
     def __init__(self, grades: Tensor, lengths: Tensor) -> None:
+        grades, lengths = grades.cpu(), lengths.cpu()
         owner, sizes = _lists(grades, lengths)
         self.num_blocks = len(grades)
         self.inner_size = int(lengths.max())
-        self._sizes = sizes
+        self._sizes = Column(sizes)
         gains = grades.double()
         top = torch.full_like(lengths, -torch.inf, dtype=torch.float64)
         top = top.scatter_reduce(0, owner, gains, "amax")
         gains = (gains - top[owner]).exp()
         totals = torch.zeros_like(top).index_add(0, owner, gains)
-        self._weights = gains / totals[owner] * (self.num_blocks / len(lengths))
+        self._weights = Column(gains / totals[owner] * (self.num_blocks / len(lengths)))
 
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over sampled items of the same list."""
@@ -56,12 +57,12 @@ class ListNet(ScaledObjective):
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """p log of the sum over the list."""
-        sizes = _rows(self._sizes, blocks, u)
-        return _rows(self._weights, blocks, u) * ((sizes * u[:, 0]).log() + log_scale)
+        sizes = self._sizes(blocks, u)
+        return self._weights(blocks, u) * ((sizes * u[:, 0]).log() + log_scale)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The item itself is in the list: u >= 1/N."""
-        own = (-log_scale).clamp(max=80).exp() / _rows(self._sizes, blocks, u)
+        own = (-log_scale).clamp(max=80).exp() / self._sizes(blocks, u)
         return torch.maximum(u, own.unsqueeze(1))
 
 
@@ -101,6 +102,7 @@ class NDCG(Objective):
         surrogate: Surrogate | None = None,
         softness: float = 0.5,
     ) -> None:
+        grades, lengths = grades.cpu(), lengths.cpu()
         owner, sizes = _lists(grades, lengths)
         check_positive(top_k=1 if top_k is None else top_k, softness=softness)
         relevant = grades > 0
@@ -112,9 +114,9 @@ class NDCG(Objective):
         self.surrogate = SquaredHinge() if surrogate is None else surrogate
         gains = grades.double().exp2() - 1
         ideal = _ideal_dcg(gains, owner, lengths, top_k)
-        self._sizes = sizes[relevant]
+        self._sizes = Column(sizes[relevant])
         scale = self.num_blocks / int((ideal > 0).sum())
-        self._gains = (gains / ideal[owner])[relevant] * scale
+        self._gains = Column((gains / ideal[owner])[relevant] * scale)
 
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over sampled items of the same list."""
@@ -123,15 +125,15 @@ class NDCG(Objective):
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the discounted gain at the smooth rank."""
-        rank = _rows(self._sizes, blocks, u) * u[:, 0] + (1 - self.surrogate.at_zero)
-        gain = _rows(self._gains, blocks, u) / torch.log2(1 + rank)
+        rank = self._sizes(blocks, u) * u[:, 0] + (1 - self.surrogate.at_zero)
+        gain = self._gains(blocks, u) / torch.log2(1 + rank)
         if self.top_k is not None:
             gain = gain * torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
         return -gain
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The item's own l(0) is always in the mean."""
-        lowest = self.surrogate.at_zero / _rows(self._sizes, blocks, u)
+        lowest = self.surrogate.at_zero / self._sizes(blocks, u)
         return torch.maximum(u, lowest.unsqueeze(1))
 
 
@@ -141,6 +143,11 @@ def _lists(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"lengths must add up to the {len(grades)} grades, they add up to {int(lengths.sum())}"
         )
+    if (lengths < 1).any():
+        empty = (lengths < 1).nonzero().flatten().tolist()
+        raise ValueError(f"lists {empty} are empty")
+    if not (grades >= 0).all() or not grades.isfinite().all():
+        raise ValueError("grades must be finite and not negative")
     owner = torch.arange(len(lengths)).repeat_interleave(lengths)
     return owner, lengths[owner]
 
@@ -156,7 +163,3 @@ def _ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None)
         discounted = discounted * (rank <= top_k)
     ideal = torch.zeros(len(lengths), dtype=torch.float64)
     return ideal.index_add(0, owner, discounted)
-
-
-def _rows(column: Tensor, blocks: Tensor, like: Tensor) -> Tensor:
-    return column[blocks.to(column.device)].to(like)

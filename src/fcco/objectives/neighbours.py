@@ -68,7 +68,8 @@ class NCA(ScaledObjective):
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The ratio does not depend on the scale."""
-        probability = u[:, 0] / u[:, 1].clamp(min=torch.finfo(u.dtype).tiny)
+        # A sample without others says nothing; its row is zero and must not have a steep slope.
+        probability = u[:, 0] / torch.where(u[:, 1] > 0, u[:, 1], 1)
         return -(probability + self.eps).log() if self.logarithm else -probability
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:

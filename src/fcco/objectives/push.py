@@ -25,6 +25,8 @@ class PNormPush(Objective):
         num_negatives: m.
         power: p, at least 1.
         surrogate: l, non-negative: ``Logistic`` or ``Exponential``.
+        paired: report the second half of the positives as an independent ``Probe.pair``, which it
+            is if they are drawn with replacement.
 
     Examples:
         >>> import torch
@@ -35,20 +37,32 @@ class PNormPush(Objective):
     inner_dim = 1
 
     def __init__(
-        self, num_negatives: int, power: float = 2.0, surrogate: Surrogate | None = None
+        self,
+        num_negatives: int,
+        power: float = 2.0,
+        surrogate: Surrogate | None = None,
+        *,
+        paired: bool = False,
     ) -> None:
         check_positive(num_negatives=num_negatives)
         if not power >= 1:
             raise ValueError(f"power must be at least 1, got {power}")
         self.num_blocks = num_negatives
         self.power = power
+        self.paired = paired
         self.surrogate = Logistic() if surrogate is None else surrogate
 
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over the sampled positives."""
         costs = self.surrogate(-differences(model, batch))  # the anchor is the one to push down
-        values = weighed(costs, batch).sum(1, keepdim=True)
-        return Probe(batch.blocks, values, samples=batch.samples)
+        terms = weighed(costs, batch)
+        if not self.paired:
+            return Probe(batch.blocks, terms.sum(1, keepdim=True), samples=batch.samples)
+        half = terms.shape[1] // 2
+        if half < 1 or 2 * half != terms.shape[1]:
+            raise ValueError("paired=True needs an even number of positives")
+        value, pair = (2 * part.sum(1, keepdim=True) for part in terms.split(half, dim=1))
+        return Probe(batch.blocks, value, samples=half, pair=pair)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """u^p."""

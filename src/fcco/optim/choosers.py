@@ -26,8 +26,8 @@ class SOX(CompositionalOptimizer):
 
         u_t = (1 - beta) u_{t-1} + beta g(w_t; xi)       z_t = (1 - alpha) z_{t-1} + alpha G(w_t)
 
-    ``updated_slopes`` takes slopes at u_t instead of u_{t-1}, as SOX's own code and LibAUC do: far
-    better where a block is met once in hundreds of steps. Further arguments as for
+    ``updated_slopes`` takes slopes at u_t instead of u_{t-1}, as SOX's own code and LibAUC do: it
+    helps where a block is met so rarely that u_{t-1} is out of date. Further arguments as for
     ``CompositionalOptimizer``.
     """
 

@@ -1,0 +1,178 @@
+"""Corners that a review found: each gave a wrong number, an overflow or a silent loss."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fcco
+from fcco import data as D
+from fcco import objectives as O
+
+X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+LABELS = torch.rand(60, 3, generator=torch.Generator().manual_seed(1)) < 0.4
+
+
+def test_tasks_of_a_shared_batch_may_come_in_any_order():
+    model, rows, order = nn.Linear(3, 3).double(), torch.arange(40), torch.tensor([2, 0, 1])
+    data, objective = D.TaskData(X, LABELS), O.MultiTaskAUC(3)
+    straight = objective.inner(model, data.batch(rows)).values
+    mixed = objective.inner(model, data.batch(rows, order)).values
+    torch.testing.assert_close(mixed, straight[order], rtol=0, atol=0)
+
+
+def test_tasks_without_a_positive_in_the_batch_are_left_out():
+    labels = torch.zeros(60, 2, dtype=torch.bool)
+    labels[::2, 0], labels[50, 1] = True, True
+    probe = O.MultiTaskAUC(2).inner(
+        nn.Linear(3, 2).double(), D.TaskData(X, labels).batch(torch.arange(9))
+    )
+    assert probe.blocks.tolist() == [0]
+
+
+def test_group_means_of_bfloat16_do_not_saturate():
+    batch = fcco.GroupBatch(
+        torch.tensor([0]),
+        torch.zeros(3000, 1),
+        owner=torch.zeros(3000, dtype=torch.int64),
+        counts=torch.tensor([3000]),
+    )
+    assert batch.mean(torch.ones(3000, dtype=torch.bfloat16)).item() == 1.0
+
+
+def test_monitoring_leaves_no_trace():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 3)
+    ).double()
+    before, state = torch.get_rng_state(), copy.deepcopy(model.state_dict())
+    D.exact_value(model, D.TaskData(X, LABELS), O.MultiTaskAUC(3), chunk_size=20)
+    assert torch.equal(torch.get_rng_state(), before)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, state[name])
+
+
+def test_chunks_of_an_exact_pass_are_made_when_they_are_called(monkeypatch):
+    data, made = D.AnchorData.neighbours(X, LABELS[:, 0].long()), []
+    chunk = data.chunk
+    monkeypatch.setattr(data, "chunk", lambda span: made.append(1) or chunk(span))
+    closures = D.exact_pass(nn.Linear(3, 2).double(), data, O.NCA(60), chunk_size=10)
+    assert (len(closures), made) == (6, [])
+    closures[0]()
+    assert made == [1]
+
+
+def test_arrays_are_as_good_as_tensors():
+    model, objective = nn.Linear(3, 3).double(), O.MultiTaskAUC(3)
+    tensors, arrays = D.TaskData(X, LABELS), D.TaskData(X.numpy(), LABELS.numpy())
+    assert D.exact_value(model, arrays, objective) == D.exact_value(model, tensors, objective)
+    D.AnchorData.survival(X.numpy(), np.arange(60.0), np.ones(60))
+    D.GroupData(X.numpy(), np.arange(60) % 3, np.zeros(60))
+    D.ListData(X.numpy(), np.arange(60) % 3, np.full(6, 10))
+
+
+def test_parameters_of_an_objective_resume_with_it():
+    """The guide's checkpoint, with the objective's state beside the model's, is bit-exact."""
+
+    def make():
+        torch.manual_seed(0)
+        model, objective = nn.Linear(3, 2).double(), O.GroupCVaR(3).double()
+        params = [*model.parameters(), *objective.parameters()]
+        opt = fcco.SOX(params, objective, lr=0.1, alpha=0.5, beta=0.5, updated_slopes=True)
+        data = D.GroupData(X, torch.arange(60) % 3, LABELS[:, 0].long())
+        loader = D.block_loader(
+            data, objective, blocks_per_step=2, samples_per_block=4, num_steps=20
+        )
+        return model, objective, opt, loader
+
+    def run(model, objective, opt, loader, stop=None):
+        for batch in loader:
+            opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+            if loader.sampler.step == stop:
+                break
+        return [p.detach().clone() for p in (*model.parameters(), *objective.parameters())]
+
+    whole = run(*make())
+    first = make()
+    run(*first, stop=9)
+    saved = [copy.deepcopy(part.state_dict()) for part in first]
+    second = make()
+    for part, state in zip(second, saved, strict=True):
+        part.load_state_dict(state)
+    for resumed, straight in zip(run(*second), whole, strict=True):
+        assert torch.equal(resumed, straight)
+
+
+def test_a_temperature_below_its_bound_can_come_back():
+    objective = O.GlobalContrastive(10, 0.5, individual=True)
+    with torch.no_grad():
+        objective.temperatures.fill_(0.01)
+    heat = objective._heat(torch.arange(3))
+    assert heat.flatten().tolist() == pytest.approx([0.05] * 3)
+    heat.sum().backward()
+    assert objective.temperatures.grad[:3].tolist() == [1.0] * 3
+
+
+def test_nca_survives_samples_of_the_point_itself():
+    data, objective = (
+        D.AnchorData.neighbours(X[:4], torch.tensor([0, 0, 1, 1])),
+        O.NCA(4, logarithm=True),
+    )
+    model = nn.Linear(3, 2).double()
+    opt = fcco.SOX(model.parameters(), objective, lr=0.01, alpha=0.5, beta=0.5)
+    loader = D.block_loader(data, objective, blocks_per_step=2, samples_per_block=1, num_steps=200)
+    for batch in loader:
+        opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+
+
+def test_paired_halves_have_the_same_mean_also_without_replacement():
+    """Floyd's sets come in a fixed order; the halves of a row must not differ for it."""
+    spread = torch.rand(20000, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    drawn = D.draws.draw(spread, torch.full((20000,), 6), replacement=False).double()
+    torch.testing.assert_close(
+        drawn.mean(0), torch.full((4,), 2.5, dtype=torch.float64), atol=0.05, rtol=0
+    )
+    assert (drawn.sort(1).values.diff(dim=1) > 0).all()
+
+
+def test_push_with_pairs_feeds_the_fresh_pair():
+    labels = LABELS[:, 0]
+    data = D.AnchorData.negatives(X, labels)
+    objective = O.PNormPush(data.num_blocks, paired=True)
+    model = nn.Linear(3, 1).double()
+    opt = fcco.FreshPair(model.parameters(), objective, version=1, lr=0.01, alpha=0.5)
+    loader = D.block_loader(data, objective, blocks_per_step=4, samples_per_block=6, num_steps=5)
+    for batch in loader:
+        probe = objective.inner(model, batch)
+        plain = O.PNormPush(data.num_blocks).inner(model, batch)
+        torch.testing.assert_close((probe.values + probe.pair) / 2, plain.values)
+        opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: O.NDCG(torch.tensor([2, -1]), torch.tensor([2])), "grades must be finite"),
+        (lambda: O.SoftmaxPooling(torch.tensor([0, -1]), 3), "labels must be 0 or 1"),
+        (lambda: O.GroupDRO(2.5), "num_groups must be a whole number"),
+        (
+            lambda: O.GroupDRO(2, temperature=float("inf")),
+            "temperature must be positive and finite",
+        ),
+        (lambda: D.ListData(X, torch.ones(60), torch.tensor([-60, 120])), "lengths must be whole"),
+    ],
+)
+def test_bad_numbers_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_precision_stays_a_share_for_any_surrogate():
+    objective = O.AveragePrecision(3, 10, O.SquaredHinge(margin=2.0))
+    wild = 3 * torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    value = objective.outer(
+        objective.feasible(wild, torch.zeros(200).long()), torch.zeros(200).long()
+    )
+    assert ((value <= 0) & (value >= -1)).all()
