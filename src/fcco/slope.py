@@ -11,7 +11,7 @@ __all__ = ["slope"]
 def slope(outer: Callable[[Tensor], Tensor], u: Tensor, *, name: str = "outer") -> Tensor:
     """The gradient of f_i at u^i, row by row: (k, p).
 
-    Rows are independent by contract, so one reverse pass through their sum gives all of them.
+    Rows are independent by contract, so one reverse pass gives all of them.
     ``name`` is how an error calls ``outer``.
 
     Examples:
@@ -27,5 +27,6 @@ def slope(outer: Callable[[Tensor], Tensor], u: Tensor, *, name: str = "outer") 
             )
         if not values.requires_grad:  # f does not depend on u at all
             return torch.zeros_like(u)
-        (gradient,) = torch.autograd.grad(values.sum(), rows, materialize_grads=True)
+        ones = torch.ones_like(values)
+        (gradient,) = torch.autograd.grad(values, rows, ones, materialize_grads=True)
     return gradient

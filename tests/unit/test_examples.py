@@ -19,10 +19,14 @@ def test_example(path, capsys):
 
 
 def test_readme(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    loop, estimator = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
     torch.manual_seed(0)
-    exec(compile(code, "README.md", "exec"), {})
+    exec(compile(loop, "README.md", "exec"), {})
     assert float(capsys.readouterr().out) < 0.05
+    exec(compile(estimator, "README.md", "exec"), {})
+    assert float(capsys.readouterr().out) > 0.98
 
 
 def test_guide_objective_is_runnable():
