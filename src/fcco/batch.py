@@ -67,8 +67,9 @@ class LabelBatch(Batch):
     """Samples that all tasks share, as in a multi-label batch.
 
     Args:
-        positive: (k, B1) booleans, whether sample j is a positive of the b-th block.
-        negative: (k, B1) booleans; where neither holds, the label is missing.
+        positive: (k, B1), 1 where sample j is a positive of the b-th block, else 0; numbers rather
+            than booleans, which are several times slower to multiply with.
+        negative: (k, B1); where neither is 1, the label is missing.
         scale: (2, B1), the weight of one positive and of one negative of each task, so that chunks
             of a data set average to the whole; None: means over the batch.
 

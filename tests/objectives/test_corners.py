@@ -10,6 +10,8 @@ from torch import nn
 import fcco
 from fcco import data as D
 from fcco import objectives as O
+from fcco.objectives.moments import class_moments
+from fcco.slope import slope
 
 X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 LABELS = torch.rand(60, 3, generator=torch.Generator().manual_seed(1)) < 0.4
@@ -176,3 +178,30 @@ def test_precision_stays_a_share_for_any_surrogate():
         objective.feasible(wild, torch.zeros(200).long()), torch.zeros(200).long()
     )
     assert ((value <= 0) & (value >= -1)).all()
+
+
+def test_fused_moments_have_the_derivatives_of_the_plain_formula():
+    """Reverse and forward mode, with missing labels."""
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(7, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    positive = (torch.rand(7, 3, generator=generator) < 0.4).double()
+    negative = (1 - positive) * (torch.rand(7, 3, generator=generator) < 0.8).double()
+    scale = torch.rand(2, 3, generator=generator, dtype=torch.float64)
+
+    def plain(x):
+        h = torch.sigmoid(x)
+        columns = [(mask * h**power).sum(0) for power in (1, 2) for mask in (positive, negative)]
+        return torch.stack(columns, 1) * torch.cat([scale, scale]).T
+
+    def fused(x):
+        return class_moments(x, positive, negative, scale)
+
+    torch.testing.assert_close(fused(logits), plain(logits), rtol=1e-12, atol=1e-12)
+    assert torch.autograd.gradcheck(fused, (logits,), check_forward_ad=True)
+
+
+def test_a_closed_slope_is_the_derivative():
+    u = torch.rand(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    blocks, objective = torch.zeros(20).long(), O.MultiTaskAUC(1, margin=0.4)
+    expected = slope(lambda rows: objective.outer(rows, blocks), u)
+    torch.testing.assert_close(objective.outer_slope(u, blocks), expected, rtol=1e-12, atol=1e-12)

@@ -380,11 +380,15 @@ def test_empty_groups_are_left_out_on_request():
 
 def test_shared_samples_of_given_tasks():
     data = D.TaskData.from_classes(Rows(), CLASSES)
-    rows, blocks = torch.tensor([5, 0, 7]), torch.tensor([2, 0])
+    rows, blocks = torch.tensor([5, 0, 7]), torch.tensor([2, 0, 3])
     batch = data.batch(rows, blocks)
     assert torch.equal(batch.inputs, X[rows])
-    assert torch.equal(batch.positive, CLASSES[rows][:, None] == blocks)
-    assert torch.equal(batch.negative, CLASSES[rows][:, None] != blocks)
+    there = torch.tensor([b for b in blocks.tolist() if b in CLASSES[rows]])
+    assert 0 < len(there) < 3  # a task without a positive among the samples is left out
+    assert torch.equal(batch.blocks, there)
+    assert torch.equal(batch.positive.bool(), CLASSES[rows][:, None] == there)
+    assert torch.equal(batch.negative.bool(), CLASSES[rows][:, None] != there)
+    torch.testing.assert_close(1 / batch.scale[0], batch.positive.sum(0))
 
 
 REFUSALS = {

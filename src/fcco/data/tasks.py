@@ -136,10 +136,14 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
     def batch(self, rows: Tensor, blocks: Tensor | None = None) -> LabelBatch:
         """Given samples for given tasks (all unless told otherwise), which share them.
 
+        Tasks without a positive or without a negative among the samples are left out.
+
         Examples:
             >>> data = TaskData.from_classes(torch.rand(4, 2), torch.tensor([0, 1, 2, 1]))
-            >>> data.batch(torch.tensor([0, 3])).positive.shape
-            torch.Size([2, 3])
+            >>> data.batch(torch.tensor([0, 2, 3])).positive.shape
+            torch.Size([3, 3])
+            >>> data.batch(torch.tensor([0, 3])).blocks  # no sample of class 2
+            tensor([0, 1])
         """
         rows = rows.cpu()
         positive, negative = self.positive[rows], self.negative[rows]
@@ -148,4 +152,14 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
         else:
             positive, negative = positive[:, blocks], negative[:, blocks]
         inputs = self.take(self.inputs, rows)
-        return LabelBatch(blocks, inputs, positive, negative).to(inputs.device)
+        kind = inputs.dtype if inputs.is_floating_point() else torch.get_default_dtype()
+        scale = 1 / torch.stack([positive.sum(0), negative.sum(0)]).to(torch.float64)
+        here = scale.isfinite().all(0)
+        batch = LabelBatch(
+            blocks[here],
+            inputs,
+            positive[:, here].to(kind),
+            negative[:, here].to(kind),
+            scale[:, here],
+        )
+        return batch.to(inputs.device)

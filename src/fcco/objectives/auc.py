@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fcco.batch import LabelBatch, TaskBatch
 from fcco.objective import Objective
+from fcco.objectives.moments import class_moments
 from fcco.objectives.scores import widened
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.probe import Probe
@@ -51,15 +52,20 @@ class MultiTaskAUC(Objective):
         Of a ``LabelBatch``, which all tasks share, tasks without a positive or without a negative
         in the batch are left out.
         """
-        blocks, positive, negative, samples = _class_means(self.num_blocks, model, batch)
-        moments = [positive[0], negative[0], positive[1], negative[1]]
-        return Probe(blocks, torch.stack(moments, dim=1), samples)
+        return Probe(*_moments(self.num_blocks, model, batch))
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Both variances and the squared hinge on the gap of the means."""
         a, b, a2, b2 = u.unbind(1)
         hinge = (self.margin + b - a).clamp(min=0)
         return (a2 - a.square()) + (b2 - b.square()) + hinge.square() / 2
+
+    def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """In closed form."""
+        a, b = u[:, 0], u[:, 1]
+        hinge = (self.margin + b - a).clamp(min=0)
+        one = torch.ones_like(a)
+        return torch.stack([-2 * a - hinge, hinge - 2 * b, one, one], dim=1)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Moments of scores in [0, 1] lie in [0, 1]."""
@@ -99,8 +105,8 @@ class MultiTaskGap(Objective):
     def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
         """The gap, over each task's own samples or over those all tasks share."""
         if not self.paired or isinstance(batch, LabelBatch):
-            blocks, positive, negative, samples = _class_means(self.num_blocks, model, batch)
-            return Probe(blocks, (negative[0] - positive[0]).unsqueeze(1), samples)
+            blocks, moments, samples = _moments(self.num_blocks, model, batch)
+            return Probe(blocks, moments[:, 1:2] - moments[:, :1], samples)
         h = _own_scores(self.num_blocks, model, batch)
         if batch.positives < 2 or h.shape[1] - batch.positives < 2:
             raise ValueError("paired=True needs two positives and two negatives of every task")
@@ -120,55 +126,42 @@ class MultiTaskGap(Objective):
         return u.clamp(-1, 1)
 
 
-Moments = tuple[Tensor, Tensor]
-"""First and second moment of h, (B1,) each."""
-
-
-def _class_means(
+def _moments(
     num_tasks: int, model: Any, batch: TaskBatch | LabelBatch
-) -> tuple[Tensor, Moments, Moments, int]:
-    """Blocks, moments over positives, moments over negatives, and samples behind a value."""
+) -> tuple[Tensor, Tensor, int]:
+    """Blocks, (E+ h, E- h, E+ h^2, E- h^2) of each, and the samples behind a value."""
     if isinstance(batch, TaskBatch):
         h = _own_scores(num_tasks, model, batch)
         positive, negative = h[:, : batch.positives], h[:, batch.positives :]
-        return (
-            batch.blocks,
-            (positive.mean(1), positive.square().mean(1)),
-            (negative.mean(1), negative.square().mean(1)),
-            h.shape[1],
-        )
-    h = _sigmoid(num_tasks, model, batch)
-    blocks = batch.blocks
-    positive, negative = batch.positive.to(h.dtype), batch.negative.to(h.dtype)
+        first = [part.mean(1) for part in (positive, negative)]
+        second = [part.square().mean(1) for part in (positive, negative)]
+        return batch.blocks, torch.stack([*first, *second], dim=1), h.shape[1]
+    logits = _logits(num_tasks, model, batch)
+    blocks, scale = batch.blocks, batch.scale
+    positive, negative = batch.positive.to(logits.dtype), batch.negative.to(logits.dtype)
     if not blocks.equal(torch.arange(num_tasks, device=blocks.device)):
-        h = h[:, blocks]
-    if batch.scale is None:
+        logits = logits[:, blocks]
+    if scale is None:
         counts = torch.stack([positive.sum(0), negative.sum(0)])
         present = (counts > 0).all(0)
         if not present.all():
-            blocks, counts, h = blocks[present], counts[:, present], h[:, present]
+            blocks, counts, logits = blocks[present], counts[:, present], logits[:, present]
             positive, negative = positive[:, present], negative[:, present]
         scale = 1 / counts
-    else:
-        scale = batch.scale.to(h.dtype)
-    square = h.square()
-    return (
-        blocks,
-        ((positive * h).sum(0) * scale[0], (positive * square).sum(0) * scale[0]),
-        ((negative * h).sum(0) * scale[1], (negative * square).sum(0) * scale[1]),
-        len(h),
-    )
+    scale = scale.to(logits.dtype)
+    return blocks, class_moments(logits, positive, negative, scale), len(logits)
 
 
 def _own_scores(num_tasks: int, model: Any, batch: TaskBatch) -> Tensor:
     """h of each task's own samples, (B1, s)."""
-    scores = _sigmoid(num_tasks, model, batch).view(len(batch.blocks), -1, num_tasks)
+    scores = torch.sigmoid(_logits(num_tasks, model, batch))
+    scores = scores.view(len(batch.blocks), -1, num_tasks)
     own = batch.blocks.view(-1, 1, 1).expand(-1, scores.shape[1], 1)
     return scores.gather(2, own).squeeze(2)
 
 
-def _sigmoid(num_tasks: int, model: Any, batch: TaskBatch | LabelBatch) -> Tensor:
-    logits = model(batch.inputs)
+def _logits(num_tasks: int, model: Any, batch: TaskBatch | LabelBatch) -> Tensor:
+    logits: Tensor = model(batch.inputs)
     if num_tasks == 1 and logits.ndim == 1:
         logits = logits.unsqueeze(1)
     if logits.ndim != 2 or logits.shape[1] != num_tasks:
@@ -176,7 +169,7 @@ def _sigmoid(num_tasks: int, model: Any, batch: TaskBatch | LabelBatch) -> Tenso
             f"the model must give {num_tasks} logits a sample, one for each task; got outputs of "
             f"shape {tuple(logits.shape)}"
         )
-    return torch.sigmoid(widened(logits))
+    return widened(logits)
 
 
 def _check(num_tasks: int, margin: float) -> None:
