@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from fcco.cli.app import app
-from fcco.experiments import batches, rivals, rivals_structured
+from fcco.experiments import batches, rivals, rivals_embeddings, rivals_structured
 from fcco.experiments.case import Case
 from fcco.experiments.fitting import fit, held_out
 from fcco.experiments.studies import STUDIES, run_case
@@ -90,6 +90,7 @@ CONTENDERS = [(problem, name) for problem, (_, names) in rivals.PROBLEMS.items()
 def test_a_contender_trains_and_is_measured(problem, contender, monkeypatch):
     monkeypatch.setattr(rivals, "STEPS", 4)
     monkeypatch.setattr(rivals_structured, "STEPS", 4)
+    monkeypatch.setattr(rivals_embeddings, "STEPS", 4)
     monkeypatch.setattr(rivals, "RATES", (0.01,))
     record = run_case(Case("rivals", "", {"problem": problem, "contender": contender, "seeds": 1}))
     if contender == "LibAUC min-max" and not record["scores"]:

@@ -13,6 +13,7 @@ from fcco.data import AnchorData, Classified, TaskData, binary, imbalanced, load
 from fcco.experiments.baselines import LOSSES, draws, libauc_step
 from fcco.experiments.case import Case
 from fcco.experiments.fitting import Outcome, compositional, fit, held_out, ordinary
+from fcco.experiments.rivals_embeddings import EMBEDDINGS
 from fcco.experiments.rivals_structured import STRUCTURED
 from fcco.experiments.trial import one_vs_rest
 from fcco.experiments.workloads import make_mlp
@@ -168,6 +169,7 @@ PROBLEMS: dict[str, Problem] = {
         ("fcco average precision", "fcco AUC", *_PLAIN),
     ),
     **STRUCTURED,
+    **EMBEDDINGS,
 }
 """By name: how a contender is run with a seed and a step size, and the contenders."""
 

@@ -106,7 +106,11 @@ def _survival() -> Workload:
 
 def flat_digits() -> tuple[Classified, Classified]:
     """scikit-learn's digits as rows of 64 pixels."""
-    return (Classified(part.inputs.flatten(1), part.classes) for part in load_classes("digits"))  # type: ignore[return-value]
+    train, test = load_classes("digits")
+    return (
+        Classified(train.inputs.flatten(1), train.classes),
+        Classified(test.inputs.flatten(1), test.classes),
+    )
 
 
 def _neighbour_accuracy(

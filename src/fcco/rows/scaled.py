@@ -1,143 +1,18 @@
-"""What a row of the table is: the value itself, or mantissas followed by their log-scale."""
+"""Rows of mantissas followed by their log-scale, for values that overflow."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from fcco.coefficients import Scalar, Weights
-from fcco.objective import Objective
 from fcco.point import Point
-from fcco.probe import Probe
 from fcco.recursion import advance
+from fcco.rows.row import Rows
 from fcco.scaled import ScaledObjective
 from fcco.slope import slope
 
-__all__ = ["PlainRows", "Rows", "ScaledRows", "rows_of"]
-
-
-class Rows(ABC):
-    """Everything the optimizer does with rows, whatever they hold; all tensors are (k, width)."""
-
-    width: int
-    scaled: int = 0
-    """How many leading columns have their log-scale in the last; 0: none."""
-
-    @abstractmethod
-    def pack(self, values: Tensor, log_scale: Tensor | None = None) -> Tensor:
-        """Rows of inner values, or of mantissas and their log-scale."""
-
-    @abstractmethod
-    def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
-        """The objective's ``feasible``."""
-
-    @abstractmethod
-    def outer(self, rows: Tensor, blocks: Tensor) -> Tensor:
-        """f_i of each row, (k,)."""
-
-    @abstractmethod
-    def pull(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
-        """Slopes at ``rows``, to be back-propagated through ``Probe.values`` of ``fresh``: (k, p).
-
-        ``supported``: whether fresh values bound the rows, see ``ScaledObjective.supported``.
-        """
-
-    @abstractmethod
-    def advance(
-        self,
-        old: Tensor,
-        keep: Scalar,
-        weights: Weights,
-        current: Tensor,
-        there: Mapping[Point, Tensor],
-        derivative: Tensor | None,
-        anchor: Tensor | None,
-    ) -> Tensor:
-        """``fcco.recursion.advance`` on rows.
-
-        Args:
-            there: the rows seen at the further points.
-            derivative: stands for the change since the previous point (single point); (k, p).
-        """
-
-    @abstractmethod
-    def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
-        """Rows times a number each, (k, 1)."""
-
-    @abstractmethod
-    def add(self, first: Tensor, second: Tensor) -> Tensor:
-        """The sum of two rows."""
-
-    def of(self, probe: Probe, dtype: torch.dtype) -> Tensor:
-        """The rows a probe reports, detached."""
-        scale = probe.log_scale
-        return self.pack(
-            probe.values.detach().to(dtype), None if scale is None else scale.to(dtype)
-        )
-
-
-class PlainRows(Rows):
-    """A row is the value.
-
-    Examples:
-        >>> from fcco.objectives import MultiTaskAUC
-        >>> PlainRows(MultiTaskAUC(2)).width
-        4
-    """
-
-    def __init__(self, objective: Objective) -> None:
-        self.objective = objective
-        self.width = objective.inner_dim
-
-    def pack(self, values: Tensor, log_scale: Tensor | None = None) -> Tensor:
-        """The values."""
-        if log_scale is not None:
-            raise ValueError(
-                f"Probe.log_scale is for a ScaledObjective, which "
-                f"{type(self.objective).__name__} is not"
-            )
-        return values
-
-    def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
-        """``feasible``, on a copy: it may project in place."""
-        return self.objective.feasible(rows.clone(), blocks)
-
-    def outer(self, rows: Tensor, blocks: Tensor) -> Tensor:
-        """``outer``."""
-        return self.objective.outer(rows, blocks)
-
-    def pull(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
-        """The slopes."""
-        closed = self.objective.outer_slope(rows, blocks)
-        if closed is not None:
-            return closed
-        name = f"{type(self.objective).__name__}.outer"
-        return slope(lambda u: self.objective.outer(u, blocks), rows, name=name)
-
-    def advance(
-        self,
-        old: Tensor,
-        keep: Scalar,
-        weights: Weights,
-        current: Tensor,
-        there: Mapping[Point, Tensor],
-        derivative: Tensor | None,
-        anchor: Tensor | None,
-    ) -> Tensor:
-        """The recursion."""
-        changes = {point: current - rows for point, rows in there.items()}
-        if derivative is not None:
-            changes[Point.PREVIOUS] = derivative
-        return advance(old, keep, weights, current, changes, anchor)
-
-    def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
-        """The product."""
-        return rows * weight
-
-    def add(self, first: Tensor, second: Tensor) -> Tensor:
-        """The sum."""
-        return first + second
+__all__ = ["ScaledRows", "aligned"]
 
 
 class ScaledRows(Rows):
@@ -229,19 +104,6 @@ class ScaledRows(Rows):
         """The sum, at the common scale."""
         (one, other), scale = aligned(first, second, scaled=self.scaled)
         return _leveled(one + other, scale, self.scaled)
-
-
-def rows_of(objective: Objective) -> Rows:
-    """The rows ``objective`` asks for.
-
-    Examples:
-        >>> from fcco.objectives import MultiTaskAUC
-        >>> type(rows_of(MultiTaskAUC(2))).__name__
-        'PlainRows'
-    """
-    if isinstance(objective, ScaledObjective):
-        return ScaledRows(objective)
-    return PlainRows(objective)
 
 
 def aligned(*rows: Tensor, scaled: int = 1) -> tuple[list[Tensor], Tensor]:

@@ -1,0 +1,22 @@
+"""What a row of the table is: the value itself, or mantissas followed by their log-scale."""
+
+from fcco.objective import Objective
+from fcco.rows.plain import PlainRows
+from fcco.rows.row import Rows
+from fcco.rows.scaled import ScaledRows
+from fcco.scaled import ScaledObjective
+
+__all__ = ["PlainRows", "Rows", "ScaledRows", "rows_of"]
+
+
+def rows_of(objective: Objective) -> Rows:
+    """The rows ``objective`` asks for.
+
+    Examples:
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> type(rows_of(MultiTaskAUC(2))).__name__
+        'PlainRows'
+    """
+    if isinstance(objective, ScaledObjective):
+        return ScaledRows(objective)
+    return PlainRows(objective)
