@@ -34,6 +34,11 @@ class Batch:
         """The same batch on ``device``."""
         return self._each(lambda tensor: tensor.to(device))
 
+    def with_weights(self, dtype: torch.dtype) -> Self:
+        """The same batch, its ``weights`` and ``scale`` in ``dtype``."""
+        names = [name for name in ("weights", "scale") if getattr(self, name, None) is not None]
+        return replace(self, **{name: getattr(self, name).to(dtype) for name in names})
+
     def pin_memory(self) -> Self:
         """The same batch in pinned memory; a ``DataLoader`` asks for it."""
         return self._each(lambda tensor: tensor.pin_memory())

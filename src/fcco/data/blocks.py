@@ -109,9 +109,15 @@ class BlockData(ABC, Generic[B]):
             raise ValueError(f"samples_per_block must be at least 1, got {samples}")
 
     def collate(self, batch: B) -> B:
-        """The batch with its samples in the place of their positions."""
+        """The batch with its samples in the place of their positions.
+
+        Weights, which are drawn in float64, take the precision of the inputs, but at least float32.
+        """
         inputs = self.take(self.inputs, batch.inputs)
-        return replace(batch, inputs=inputs).to(inputs.device)
+        batch = replace(batch, inputs=inputs).to(inputs.device)
+        floating = inputs.is_floating_point()
+        kind = torch.promote_types(inputs.dtype, torch.float32) if floating else torch.float32
+        return batch.with_weights(kind)
 
     @staticmethod
     def take(source: Any, positions: Tensor) -> Tensor:
