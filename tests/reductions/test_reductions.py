@@ -336,6 +336,8 @@ def test_a_restart_forgets_the_previous_point_and_keeps_u_and_z(name):
         at = problem.values(model, draw.blocks, draw.pair).detach()
     else:
         at = now if u is None else u[draw.blocks]
+    if entry.equations.get("slope") == "updated":
+        at = (1 - beta) * at + beta * now
     sample = gradient(problem, model, draw, problem.slope(at, draw.blocks))
     if entry.anchored:
         there = [opt.state[p]["snapshot"] for p in model.parameters()]
