@@ -1,4 +1,4 @@
-"""``python -m fcco`` is the ``fcco`` command."""
+"""``python -m fcco``, as launchers such as torchrun call it."""
 
 from fcco.cli import main
 

@@ -1,19 +1,49 @@
 """The ``fcco`` command."""
 
 import sys
+import warnings
+from typing import Any
 
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; without its libraries, say which extra to install."""
+    """Run the command line: an error is one line that says what to do, ``--debug`` the trace.
+
+    Without the libraries it needs, it says which extra to install.
+    """
+    debug = "--debug" in sys.argv
+    if debug:
+        sys.argv = [word for word in sys.argv if word != "--debug"]  # anywhere on the line
+    else:
+        warnings.showwarning = _one_line
     try:
         from fcco.cli.app import app
+
+        app()
     except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.startswith("fcco"):
+        if debug or missing.name is None or missing.name.startswith("fcco"):
             raise
         sys.exit(
-            f"fcco: the command line needs {missing.name}; install it with: "
-            "pip install 'fcco[experiments]'"
+            f"fcco: this needs {missing.name}; install it with: pip install 'fcco[experiments]'"
         )
-    app()
+    except Exception as error:
+        if debug:
+            raise
+        words = " ".join(str(error).split()) or type(error).__name__
+        sys.exit(
+            f"fcco: {words}"
+            + ("" if _expected(error) else f" ({type(error).__name__}; --debug shows where)")
+        )
+
+
+def _expected(error: Exception) -> bool:
+    """Whether the message was written for whoever typed the command."""
+    from fcco.cli.pool import Interrupted
+    from fcco.experiments.training import Diverged
+
+    return isinstance(error, ValueError | OSError | Diverged | Interrupted)
+
+
+def _one_line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    sys.stderr.write(f"fcco: warning: {message}\n")

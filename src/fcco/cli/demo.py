@@ -2,15 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fcco.experiments.demo import CONTENDERS, Outcome, demo
+from fcco.experiments.demo import CONTENDERS, WORK, Outcome
+from fcco.experiments.demo import demo as run_demo
 from fcco.experiments.plot import plot_curves
 
-__all__ = ["show_demo"]
+__all__ = ["demo", "show_demo"]
 
 
 def show_demo(*, work: int, seed: int, output: Path) -> None:
@@ -38,7 +41,7 @@ def show_demo(*, work: int, seed: int, output: Path) -> None:
                     description=f"{at + 1}/{total} {name}",
                 )
 
-            for outcome in demo(work=work, seed=seed, report=report):
+            for outcome in run_demo(work=work, seed=seed, report=report):
                 outcomes += [outcome]
     except KeyboardInterrupt:
         console.print("interrupted; here is what was finished")
@@ -77,3 +80,23 @@ def _table(outcomes: list[Outcome]) -> Table:
             f"{trial.seconds:.1f}",
         )
     return table
+
+
+def demo(
+    work: Annotated[
+        int,
+        typer.Option(
+            min=10_000, help="Oracle work for each method: values + 2 x gradients of inner samples."
+        ),
+    ] = WORK,
+    seed: Annotated[int, typer.Option(help="Of the data split, the network and the batches.")] = 0,
+    output: Annotated[
+        Path, typer.Option(help="Where the plot and the numbers are written.")
+    ] = Path("runs/demo"),
+) -> None:
+    """Train a small network on digits as 10 one-vs-rest AUC tasks, with every method in turn.
+
+    Each method gets the same amount of oracle work. Ends with a table, and a plot of the exact
+    objective against work.
+    """
+    show_demo(work=work, seed=seed, output=output)

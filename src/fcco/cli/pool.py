@@ -2,8 +2,12 @@
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -12,9 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fcco.experiments.results import Results
 
-__all__ = ["run_jobs"]
+__all__ = ["Interrupted", "run_jobs"]
 
 Job = TypeVar("Job")
+
+
+class Interrupted(Exception):
+    """Not all jobs were done; what was done is kept."""
 
 
 def run_jobs(
@@ -24,8 +32,15 @@ def run_jobs(
     *,
     console: Console,
     workers: int | None,
+    what: str = "measuring",
 ) -> None:
-    """Do every job in a process with one thread; an interruption loses only what was under way."""
+    """Do every job in a process with one thread; an interruption loses only what was under way.
+
+    A record whose ``status`` is "running" is of a job that was itself interrupted, and not kept.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM, when no worker is left.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -33,21 +48,46 @@ def run_jobs(
         TimeRemainingColumn(),
     )
     context = multiprocessing.get_context("spawn")
-    count = workers or os.cpu_count() or 1
-    with (
-        Progress(*columns, console=console) as progress,
-        ProcessPoolExecutor(count, mp_context=context, initializer=_one_thread) as pool,
-    ):
-        task = progress.add_task("measuring", total=len(jobs))
-        futures = [pool.submit(work, job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                results.add(future.result())
-                progress.advance(task)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            console.print("interrupted; the same command goes on from here")
+    count = min(workers or os.cpu_count() or 1, max(1, len(jobs)))
+    before = signal.signal(signal.SIGTERM, _as_ctrl_c)
+    try:
+        with (
+            Progress(*columns, console=console) as progress,
+            ProcessPoolExecutor(count, mp_context=context, initializer=_begin) as pool,
+        ):
+            task = progress.add_task(what, total=len(jobs))
+            futures = [pool.submit(work, job) for job in jobs]
+            try:
+                for future in as_completed(futures):
+                    record = future.result()
+                    if record.get("status") != "running":
+                        results.add(record)
+                    progress.advance(task)
+            except BaseException as error:
+                for future in futures:
+                    future.cancel()
+                for child in multiprocessing.active_children():
+                    child.terminate()  # a training run saves itself first
+                if isinstance(error, KeyboardInterrupt | BrokenProcessPool):
+                    raise Interrupted("interrupted; the same command goes on from here") from error
+                raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def _one_thread() -> None:
+def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _begin() -> None:
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; one decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for jobs for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +14,7 @@ from fcco.experiments.rates import QUESTIONS, Cell, measure
 from fcco.experiments.results import Results
 from fcco.experiments.verdicts import Verdict, plot_verdict, verdicts
 
-__all__ = ["cells", "show_rates"]
+__all__ = ["cells", "rates", "show_rates"]
 
 
 def cells(*, quick: bool, only: list[str]) -> list[Cell]:
@@ -70,3 +72,26 @@ def _table(found: list[Verdict]) -> Table:
             v.word,
         )
     return table
+
+
+def rates(
+    quick: Annotated[
+        bool, typer.Option(help="Shorter horizons and 16 seeds: about 3 minutes on 2 cores.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A question by its key, such as norm-4; may be given several times."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(help="Where results and figures are written; the same place resumes.")
+    ] = Path("runs/rates"),
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
+    ] = None,
+) -> None:
+    """Measure the rate of every theorem on problems with known gradients, beside what it claims.
+
+    Fits an exponent with an interval for each, shows which appear, and keeps every run: an
+    interrupted measurement goes on with the same command.
+    """
+    show_rates(quick=quick, only=only or [], output=output, workers=workers)

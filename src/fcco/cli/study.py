@@ -3,7 +3,9 @@
 import os
 import sys
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +16,7 @@ from fcco.experiments.results import Results
 from fcco.experiments.studies import STUDIES, run_case
 from fcco.experiments.summaries import plot_batches, summary
 
-__all__ = ["show_study"]
+__all__ = ["show_study", "study"]
 
 
 REAL_DATA = {
@@ -54,3 +56,29 @@ def show_study(name: str, *, output: Path, workers: int | None, data_dir: Path |
     if name == "batches":
         plot_batches(records, output / "batches")
     console.print(f"all cases are in {results.path}")
+
+
+def study(
+    name: Annotated[str, typer.Argument(help="gamma, stability, network, batches or rivals.")],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FCCO_DATA", help="Where the data sets are (batches and rivals read them)."
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(help="Where results are written; the same place resumes.")
+    ] = Path("runs/studies"),
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
+    ] = None,
+) -> None:
+    """What the theorems leave open, measured.
+
+    gamma: the tracking error of each correction over step sizes, m/B1, alpha and beta.
+    stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
+    network: the same for a small network on digits. A star marks a run that did not get anywhere.
+    batches: what the table is for: quality as the inner batch shrinks, with it and without it.
+    rivals: each objective on real data, untuned, beside what one would pick instead.
+    """
+    show_study(name, output=output, workers=workers, data_dir=data_dir)

@@ -1,0 +1,47 @@
+"""One run of a comparison, in a process of its own."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from fcco.experiments.runs import Record
+from fcco.experiments.training import Config, Diverged, Training
+from fcco.experiments.training.engine import clear
+from fcco.experiments.training.problem import Problem, load_problem
+
+__all__ = ["RunJob", "run_job"]
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """A config, where its data is, and a directory in which runs may keep checkpoints."""
+
+    config: Config
+    data_dir: Path | None
+    scratch: Path
+
+
+@lru_cache(maxsize=2)
+def _problem(key: tuple[tuple[str, object], ...], data_dir: Path | None) -> Problem:
+    return load_problem(Config.of(dict(key)), data_dir)
+
+
+def _read_once(job: RunJob) -> Problem:
+    """A worker runs many configs on one data set."""
+    of_the_data = ("data", "train_size", "holdout", "objective", "device")
+    record = job.config.as_record()
+    return _problem(tuple((key, record[key]) for key in of_the_data), job.data_dir)
+
+
+def run_job(job: RunJob) -> Record:
+    """Run to the end; divergence is a result, an interruption leaves a checkpoint to go on from."""
+    output = job.scratch / re.sub(r"[^A-Za-z0-9=.-]+", "_", job.config.name)
+    training = Training(job.config, output=output, problem=_read_once(job))
+    try:
+        record = training.run()
+    except Diverged as error:
+        record = training.record("diverged", str(error))
+    if record["status"] != "running":
+        clear(output)
+    return record

@@ -1,0 +1,80 @@
+"""Performance profiles (Dolan and Moré): how often a contender is within tau times the best cost.
+
+The setting is AlgoPerf's: a problem has a target, the cost is what a contender pays until it first
+meets it, and a contender that never does pays infinity.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+__all__ = ["Costs", "Curve", "costs", "profile"]
+
+Curve = tuple[Sequence[float], Sequence[float]]
+"""What was paid, in ascending order, and the value at that point."""
+
+Costs = dict[str, dict[str, float]]
+"""By contender, then by problem."""
+
+
+def costs(curves: Mapping[str, Mapping[str, Curve]], *, lower_is_better: bool) -> Costs:
+    """What each contender paid until it first met each problem's target.
+
+    The target is the best value along the curve of the median contender; of the two in the middle
+    of an even number, the worse, so that at least half meet it. An empty curve (all runs diverged)
+    counts as the worst there is.
+
+    Args:
+        curves: by problem, then by contender, the same contenders in each problem.
+        lower_is_better: of the values, such as an objective's.
+
+    Examples:
+        >>> fast, slow = ([0, 10, 20], [1.0, 0.2, 0.1]), ([0, 10, 20], [1.0, 0.5, 0.2])
+        >>> costs({"usps": {"fast": fast, "slow": slow}}, lower_is_better=True)
+        {'fast': {'usps': 10.0}, 'slow': {'usps': 20.0}}
+    """
+    sign = 1.0 if lower_is_better else -1.0
+    found: Costs = {}
+    for problem, by_contender in curves.items():
+        signed = {
+            name: [(float(x), sign * y) for x, y in zip(*curve, strict=True) if not math.isnan(y)]
+            for name, curve in by_contender.items()
+        }
+        if found and signed.keys() != found.keys():
+            raise ValueError(f"problem {problem!r} has other contenders than those before it")
+        best = sorted(min((y for _, y in points), default=math.inf) for points in signed.values())
+        target = best[len(best) // 2]
+        for name, points in signed.items():
+            cost = next((x for x, y in points if y <= target), math.inf)
+            found.setdefault(name, {})[problem] = cost
+    return found
+
+
+def profile(
+    paid: Mapping[str, Mapping[str, float]], *, largest: float = 10.0
+) -> dict[str, tuple[list[float], list[float]]]:
+    """For each contender, taus from 1 to ``largest`` and the fraction of problems solved within.
+
+    A fraction holds from its tau up to the next: these are step functions, given exactly at every
+    jump of any contender, so all share their taus.
+
+    Examples:
+        >>> profile({"fast": {"usps": 10.0, "mnist": 30.0}, "slow": {"usps": 20.0, "mnist": 15.0}})
+        {'fast': ([1.0, 2.0, 10.0], [0.5, 1.0, 1.0]), 'slow': ([1.0, 2.0, 10.0], [0.5, 1.0, 1.0])}
+    """
+    problems = list(next(iter(paid.values()), {}))
+    best = {problem: min(by[problem] for by in paid.values()) for problem in problems}
+    ratios = {name: [_ratio(by[p], best[p]) for p in problems] for name, by in paid.items()}
+    jumps = {ratio for mine in ratios.values() for ratio in mine if ratio <= largest}
+    taus = sorted(jumps | {1.0, largest})
+    return {
+        name: (taus, [sum(ratio <= tau for ratio in mine) / len(mine) for tau in taus])
+        for name, mine in ratios.items()
+    }
+
+
+def _ratio(cost: float, best: float) -> float:
+    if math.isinf(cost):
+        return math.inf  # also where nobody solved it
+    if best == 0:
+        return 1.0 if cost == 0 else math.inf  # the target was met before anything was paid
+    return cost / best

@@ -1,0 +1,146 @@
+"""What is drawn of the runs of each figure and table."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fcco.experiments.profiles import costs, profile
+from fcco.experiments.reproduction.curves import mean_curve
+from fcco.experiments.reproduction.figures import plot_axes, plot_panels, plot_profiles
+from fcco.experiments.reproduction.naming import contender, grouped
+from fcco.experiments.reproduction.tables import markdown_table
+from fcco.experiments.runs import Record
+from fcco.experiments.training.journal import write_text
+
+__all__ = ["draw"]
+
+
+def draw(name: str, records: Sequence[Record], place: Path) -> list[Path]:
+    """Write the figures or tables of ``name`` into ``place``; the files written."""
+    return _DRAWN[name](records, place)
+
+
+def _data(record: Record) -> str:
+    return str(record["config"]["data"])
+
+
+def _panels(
+    records: Sequence[Record],
+    path: Path,
+    *,
+    panel: Callable[[Record], str],
+    line: Callable[[Record], str] = contender,
+    title: str,
+) -> list[Path]:
+    """One figure for each axis."""
+    written = []
+    for x in ("samples", "queries", "seconds"):
+        file = path.with_name(f"{path.name}-{x}.png")
+        panels = grouped(records, panel)
+        plot_panels(
+            panels, file, by=line, x=x, title=title, share_y=len({*map(_data, records)}) == 1
+        )
+        written.append(file)
+    return written
+
+
+def _figure1(records: Sequence[Record], place: Path) -> list[Path]:
+    written = _panels(records, place / "figure1", panel=_data, title="Training objective")
+    return written + _profiles(records, place)
+
+
+def _profiles(records: Sequence[Record], place: Path) -> list[Path]:
+    """Over data sets, by queries and by seconds."""
+    sets = grouped(records, _data)
+    if len(sets) < 2:
+        return []
+    written = []
+    for x in ("queries", "seconds"):
+        curves = {
+            data: {
+                name: mean_curve(group, x, "objective")[:2]
+                for name, group in grouped(runs, contender).items()
+            }
+            for data, runs in sets.items()
+        }
+        found = profile(costs(curves, lower_is_better=True))  # type: ignore[arg-type]  # arrays
+        file = place / f"profiles-{x}.png"
+        plot_profiles(found, file, cost=x, title="Data sets solved within a factor of the best")
+        written.append(file)
+    return written
+
+
+def _version(record: Record) -> str:
+    return f"{_data(record)}, version {record['config']['method'][-1]}"
+
+
+def _figure2(records: Sequence[Record], place: Path) -> list[Path]:
+    return _panels(records, place / "figure2", panel=_version, title="MSVR and its variants")
+
+
+def _figure3(records: Sequence[Record], place: Path) -> list[Path]:
+    return _panels(
+        records,
+        place / "figure3",
+        panel=lambda record: str(record["config"]["network"]),
+        title="Networks",
+    )
+
+
+def _blocks(record: Record) -> str:
+    return f"B1 = {record['config']['blocks_per_step']}"
+
+
+def _figure4(records: Sequence[Record], place: Path) -> list[Path]:
+    return _panels(records, place / "figure4", panel=contender, line=_blocks, title="Blocks a step")
+
+
+def _many_tasks(records: Sequence[Record], place: Path) -> list[Path]:
+    return _panels(
+        records, place / "many-tasks", panel=_blocks, title="100 tasks, B1 of them a step"
+    )
+
+
+def _gammas(records: Sequence[Record], place: Path) -> list[Path]:
+    return _panels(
+        records,
+        place / "gammas",
+        panel=contender,
+        line=lambda record: f"gamma {record['config']['gamma']}",
+        title="Corrections of u",
+    )
+
+
+def _table(key: str) -> Callable[[Sequence[Record], Path], list[Path]]:
+    def write(records: Sequence[Record], place: Path) -> list[Path]:
+        path = place / f"table-{key}.md"
+        parts = ["At equal work:\n", markdown_table(records, key)]
+        for x in ("samples", "queries", "seconds"):
+            parts += [f"\nAt equal {x}:\n", markdown_table(records, key, equal=x)]
+        write_text(path, "\n".join(parts) + "\n")
+        curves = []
+        for data, runs in grouped(records, _data).items():
+            curves.append(place / f"curves-{data}.png")
+            plot_axes(runs, curves[-1], title=data)
+        return [path, *curves, *_profiles(records, place)]
+
+    return write
+
+
+def _defaults(records: Sequence[Record], place: Path) -> list[Path]:
+    path = place / "defaults.md"
+    parts = [markdown_table(records, key) for key in ("auc", "ap")]
+    write_text(path, "\n\n".join(parts) + "\n")
+    return [path]
+
+
+_DRAWN: dict[str, Callable[[Sequence[Record], Path], list[Path]]] = {
+    "figure1": _figure1,
+    "figure2": _figure2,
+    "figure3": _figure3,
+    "figure4": _figure4,
+    "table-auc": _table("auc"),
+    "table-ap": _table("ap"),
+    "many-tasks": _many_tasks,
+    "gammas": _gammas,
+    "defaults": _defaults,
+}

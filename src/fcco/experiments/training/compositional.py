@@ -1,0 +1,172 @@
+"""Learning with one of our own methods."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from fcco.data import block_loader, exact_pass
+from fcco.experiments.training.config import Config
+from fcco.experiments.training.learner import Learner
+from fcco.experiments.training.problem import Problem
+from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, Variant
+from fcco.queries import Queries
+from fcco.safeguard import ChangeBound
+from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
+
+__all__ = ["Compositional", "build_optimizer"]
+
+_RULES: dict[str, type[Update]] = {
+    "plain": Plain,
+    "normalized": Normalized,
+    "adam": Adam,
+    "amsgrad": AMSGrad,
+}
+
+ENDLESS = 2**62
+"""Steps of a run that only its work limits."""
+
+
+def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> CompositionalOptimizer:
+    """The config's method with its step rule and coefficients, on ``model``."""
+    params, objective = model.parameters(), problem.objective
+    update, buffers, decay = _RULES[config.update](), model.buffers(), config.weight_decay
+    family, _, version = config.method.partition("-v")
+    lr, alpha, beta = config.lr, config.alpha, config.beta
+    if family == "sox":
+        return SOX(
+            params,
+            objective,
+            lr=lr,
+            alpha=alpha,
+            beta=beta,
+            update=update,
+            buffers=buffers,
+            weight_decay=decay,
+            updated_slopes=config.updated_slopes,
+        )
+    if family == "soap":
+        return SOAP(
+            params,
+            objective,
+            lr=lr,
+            beta=beta,
+            update=update,
+            buffers=buffers,
+            weight_decay=decay,
+        )
+    if family == "bsgd":
+        return BSGD(
+            params,
+            objective,
+            lr=lr,
+            alpha=alpha,
+            update=update,
+            buffers=buffers,
+            weight_decay=decay,
+        )
+    anchored = version == "3"
+    every = config.snapshot_every or _steps_of_a_pass(config, problem)
+    safeguard = ChangeBound() if config.safeguard and version[0] != "1" else None
+    if family == "variant":
+        return Variant(
+            params,
+            objective,
+            version=int(version),
+            lr=lr,
+            alpha=alpha,
+            beta=beta,
+            update=update,
+            snapshot_every=every if anchored else None,
+            buffers=buffers,
+            weight_decay=decay,
+            safeguard=safeguard,
+        )
+    return MSVRM(
+        params,
+        objective,
+        version=int(version[0]),
+        lr=lr,
+        alpha=alpha,
+        beta=beta,
+        gamma=config.gamma,  # type: ignore[arg-type]  # one of the words, as Config has checked
+        single_point=version.endswith("-sp"),
+        update=update,
+        snapshot_every=every if anchored else None,
+        buffers=buffers,
+        weight_decay=decay,
+        safeguard=safeguard,
+        updated_slopes=config.updated_slopes,
+    )
+
+
+def _steps_of_a_pass(config: Config, problem: Problem) -> int:
+    """So that exact passes cost about as much as the steps between them draw."""
+    return max(1, len(problem.train) // (config.blocks_per_step * config.samples_per_block))
+
+
+class Compositional(Learner):
+    """Batches of blocks, an optimizer of ours, and its exact passes when they are due."""
+
+    opt: CompositionalOptimizer
+
+    def __init__(self, config: Config, problem: Problem, model: nn.Module) -> None:
+        self.model, self.problem = model, problem
+        self.opt = build_optimizer(config, problem, model)
+        blocks = min(config.blocks_per_step, problem.train.num_blocks)
+        self.loader = block_loader(
+            problem.train,
+            problem.objective,
+            blocks_per_step=blocks,
+            samples_per_block=config.samples_per_block,
+            num_steps=config.steps or ENDLESS,
+            seed=config.seed,
+        )
+        self.drawn = blocks * config.samples_per_block
+        self._batches: Iterator[Any] | None = None
+
+    @property
+    def queries(self) -> Queries:
+        """As the optimizer counts them."""
+        return self.opt.queries
+
+    def step(self) -> Tensor:
+        """Take the exact pass that is due, then a step."""
+        if self._batches is None:
+            self._batches = iter(self.loader)
+        before = self.opt.queries.work
+        if self.opt.snapshot_due:
+            # Chunks of a step's size, for BatchNorm normalises by the chunk.
+            chunks = exact_pass(
+                self.model, self.problem.train, self.problem.objective, chunk_size=self.drawn
+            )
+            self.opt.snapshot(chunks)
+            # Counted for every block, but one pass of an input serves them all.
+            self.work += (self.opt.queries.work - before) // self.problem.objective.num_blocks
+            before = self.opt.queries.work
+        batch = next(self._batches)
+        value = self.opt.step(partial(self.problem.objective.inner, self.model, batch))
+        self.work += (self.opt.queries.work - before) * len(batch.inputs) // self.drawn
+        self.samples += self.drawn
+        return value
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """The network's outputs."""
+        outputs: Tensor = self.model(inputs)
+        return outputs
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer, the stream and the counts."""
+        return {
+            "opt": self.opt.state_dict(),
+            "loader": self.loader.state_dict(),
+            "work": self.work,
+            "samples": self.samples,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.opt.load_state_dict(state["opt"])
+        self.loader.load_state_dict(state["loader"])
+        self.work, self.samples, self._batches = state["work"], state["samples"], None

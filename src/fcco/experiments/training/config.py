@@ -1,0 +1,202 @@
+"""Everything that decides a run, read from flags and TOML files and checked."""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, get_args
+
+__all__ = ["BASELINES", "METHODS", "UPDATES", "Config", "choose", "read_toml"]
+
+METHODS = (
+    "sox",
+    "soap",
+    "bsgd",
+    "msvrm-v1",
+    "msvrm-v2",
+    "msvrm-v3",
+    "msvrm-v1-sp",
+    "msvrm-v2-sp",
+    "variant-v1",
+    "variant-v2",
+    "variant-v3",
+)
+"""Compositional methods by name; ``-sp`` is the single-point correction."""
+
+BASELINES = ("cross-entropy", "min-max")
+"""What one would use instead."""
+
+UPDATES = ("plain", "normalized", "adam", "amsgrad")
+"""Step rules by name."""
+
+GAMMAS = ("age", "theory", "storm")
+"""Corrections by name."""
+
+_CHOICES = {
+    "method": METHODS + BASELINES,
+    "update": UPDATES,
+    "objective": ("auc", "gap", "ap"),
+    "decay": ("linear", "none"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A run. The same config gives the same weights, bit for bit.
+
+    Args:
+        data: a data set by name (see ``fcco data``).
+        train_size: how many training samples are used, the same share of every class; 0: all.
+        holdout: the share of the training set that is tested on in place of the test set, as
+            tuning must.
+        objective: "auc" (moments in R^4), "gap" (the paper's form) or "ap" (average precision).
+        network: by name (see ``fcco train --help``).
+        method: one of ``METHODS`` or ``BASELINES``.
+        update: the step rule.
+        lr: step size.
+        alpha: weight of the new gradient in z.
+        beta: weight of the new value in u.
+        gamma: the correction of u: "age", "theory", "storm" or a number.
+        safeguard: bound the correction of z (versions 2 and 3) by ``ChangeBound``.
+        updated_slopes: slopes at u_t, see ``fcco.SOX``.
+        snapshot_every: steps between exact passes (version 3); 0: one for every pass over the data.
+        weight_decay: decoupled.
+        decay: "linear" lowers lr to 0 over the run; "none" keeps it.
+        blocks_per_step: B1; never more than there are blocks.
+        samples_per_block: inner samples for each.
+        steps: how many, unless ``work`` is used up before; 0: no limit.
+        work: inputs passed forward + 2 x inputs passed backward, at most; 0: no limit. An input of
+            an exact pass counts once, though it serves all tasks.
+        evaluations: looks at the exact objective and the test set, evenly spaced.
+        diagnostics: measure ||u - g(w)||^2, ||z - grad F(w)|| and ||grad F(w)|| at every look.
+        seed: of the network and the batches.
+        threads: of torch. Another number may round differently.
+        device: "cpu", "cuda", ...
+
+    Examples:
+        >>> Config(data="usps", method="sox").name
+        'usps cnn auc sox adam seed=0'
+        >>> Config(method="msvrm-v2", lr=-1.0)
+        Traceback (most recent call last):
+        ValueError: lr must be positive, got -1.0
+    """
+
+    data: str = "digits"
+    train_size: int = 0
+    holdout: float = 0.0
+    objective: str = "auc"
+    network: str = "cnn"
+    method: str = "msvrm-v2"
+    update: str = "adam"
+    lr: float = 0.01
+    alpha: float = 0.5
+    beta: float = 0.5
+    gamma: str | float = "age"
+    safeguard: bool = True
+    updated_slopes: bool = False
+    snapshot_every: int = 0
+    weight_decay: float = 0.0
+    decay: str = "linear"
+    blocks_per_step: int = 5
+    samples_per_block: int = 32
+    steps: int = 2000
+    work: int = 0
+    evaluations: int = 20
+    diagnostics: bool = False
+    seed: int = 0
+    threads: int = 1
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _check_type(field.name, getattr(self, field.name), field.type)
+        for name, choices in _CHOICES.items():
+            choose(name, getattr(self, name), choices)
+        if isinstance(self.gamma, str) and self.gamma not in GAMMAS:
+            raise ValueError(f"gamma must be age, theory, storm or a number; got {self.gamma!r}")
+        if not self.steps and not self.work:
+            raise ValueError("a run needs a limit: steps or work")
+        if not 0 <= self.holdout < 1:
+            raise ValueError(f"holdout must lie in [0, 1), got {self.holdout}")
+        for name in ("lr", "blocks_per_step", "samples_per_block", "evaluations", "threads"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("steps", "work", "train_size", "snapshot_every", "weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+
+    @property
+    def name(self) -> str:
+        """The run in a few words, and every setting that is not the default: no two are the same."""
+        words = [self.data, self.network, self.objective, self.method, self.update]
+        told = {"data", "network", "objective", "method", "update", "seed"}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in told and value != field.default:
+                words.append(f"{field.name}={value}")
+        return " ".join([*words, f"seed={self.seed}"])
+
+    def as_record(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Config":
+        """From plain values; an unknown key is an error that names the nearest one.
+
+        Examples:
+            >>> Config.of({"aplha": 0.5})
+            Traceback (most recent call last):
+            ValueError: unknown key 'aplha' (did you mean 'alpha'?)
+        """
+        known = [field.name for field in fields(cls)]
+        for key in given:
+            if key not in known:
+                raise ValueError(f"unknown key {key!r}" + _nearest(key, known))
+        return cls(**given)
+
+
+def choose(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise a ``ValueError`` that names the nearest unless ``value`` is one of the ``choices``.
+
+    Examples:
+        >>> choose("scale", "labtop", ("laptop", "paper"))
+        Traceback (most recent call last):
+        ValueError: scale must be one of laptop, paper; got 'labtop' (did you mean 'laptop'?)
+    """
+    known = list(choices)
+    if value not in known:
+        guess = _nearest(value, known)
+        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}{guess}")
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    """A guess at what was meant, in brackets, or nothing."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _check_type(name: str, value: Any, kind: Any) -> None:
+    wanted = get_args(kind) or (kind,)
+    if float in wanted:
+        wanted = (*wanted, int)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
+        words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+        said = " or ".join(words[one] for one in get_args(kind) or (kind,))
+        raise ValueError(f"{name} must be {said}, got {value!r}")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The keys of a config file, checked to be known; the error names the file."""
+    try:
+        given = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"there is no config file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    try:
+        Config.of(given)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return given

@@ -1,0 +1,258 @@
+"""The training engine: steps until the budget is used up, looks, checkpoints, resumption."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fcco.data import exact_value
+from fcco.experiments.runs import Record
+from fcco.experiments.training.checkpoints import Checkpoints
+from fcco.experiments.training.compositional import Compositional
+from fcco.experiments.training.config import Config
+from fcco.experiments.training.diagnostics import diagnose
+from fcco.experiments.training.divergence import Diverged, advice
+from fcco.experiments.training.interruption import Interruption
+from fcco.experiments.training.journal import Journal, write_text
+from fcco.experiments.training.learner import Learner
+from fcco.experiments.training.ordinary import CrossEntropy, MinMax
+from fcco.experiments.training.problem import Problem, load_problem
+from fcco.metrics import macro_auroc, macro_average_precision
+
+__all__ = ["Progress", "Training"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands, for a progress bar."""
+
+    step: int
+    fraction: float
+    look: dict[str, Any]
+    queries_per_second: float
+
+
+Report = Callable[[Progress], None]
+
+
+class Training:
+    """One run of a config; with an ``output`` directory it can be interrupted and goes on there.
+
+    The directory holds config.json, metrics.jsonl (one line a look), checkpoints/ (the last two),
+    and at the end model.pt (the weights) and record.json.
+
+    Args:
+        config: what to run.
+        data_dir: where data sets are.
+        output: the run's directory; None keeps everything in memory.
+        tensorboard: also write events.
+        checkpoint_seconds: how much work a crash may lose.
+        problem: the config's data, if it was read already.
+
+    Examples:
+        >>> training = Training(Config(network="linear", steps=20, evaluations=2))
+        >>> record = training.run()
+        >>> record["status"], [look["step"] for look in record["curve"]]
+        ('finished', [0, 10, 20])
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        data_dir: Path | None = None,
+        output: Path | None = None,
+        tensorboard: bool = False,
+        checkpoint_seconds: float = 30.0,
+        problem: Problem | None = None,
+    ) -> None:
+        self.config, self.output = config, output
+        self.tensorboard, self.checkpoint_seconds = tensorboard, checkpoint_seconds
+        if output is not None:
+            _claim(output, config)
+        self.problem = load_problem(config, data_dir) if problem is None else problem
+        self.model = self.problem.network(config)
+        self.learner = _learner(config, self.problem, self.model)
+        self.checkpoints = None if output is None else Checkpoints(output / "checkpoints")
+        self.step = 0
+        self.seconds = 0.0
+        self.curve: list[dict[str, Any]] = []
+        self.signal: int | None = None
+        """Of the signal that interrupted the last ``run``."""
+
+    @property
+    def fraction(self) -> float:
+        """How much of the budget is used up."""
+        config = self.config
+        by_steps = self.step / config.steps if config.steps else 0.0
+        by_work = self.learner.work / config.work if config.work else 0.0
+        return min(1.0, max(by_steps, by_work))
+
+    def run(self, report: Report = lambda progress: None) -> Record:
+        """Train to the end of the budget, or until a signal asks to stop.
+
+        Raises:
+            Diverged: with what to change; the last checkpoint stays.
+        """
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self.config.threads)
+        with torch.random.fork_rng(devices=[]), Interruption() as wish:
+            try:
+                return self._run(report, wish)
+            finally:
+                torch.set_num_threads(threads)
+
+    def _run(self, report: Report, wish: Interruption) -> Record:
+        torch.manual_seed(self.config.seed)
+        self._resume()
+        journal = None
+        if self.output is not None:
+            journal = Journal(self.output, self.curve, tensorboard=self.tensorboard)
+        if not self.curve:
+            self._look(journal)
+            self.save()  # so that there is always one to go back to
+        saved = shown = time.monotonic()
+        asked, since = self.learner.queries, time.monotonic()
+        while self.fraction < 1 and wish.signal is None:
+            if self.config.decay == "linear":
+                self.learner.set_lr(self.config.lr * (1 - self.fraction))
+            started = time.process_time()
+            try:
+                self.learner.step()
+            except FloatingPointError as error:
+                raise self._diverged(str(error)) from error
+            self.seconds += time.process_time() - started
+            self.step += 1
+            looked = self.fraction >= len(self.curve) / self.config.evaluations
+            if looked:
+                self._look(journal)
+            now = time.monotonic()
+            if looked or now - shown > 0.2:
+                done = self.learner.queries
+                count = done.values + done.gradients - asked.values - asked.gradients
+                rate = count / max(now - since, 1e-9)
+                report(Progress(self.step, self.fraction, self.curve[-1], rate))
+                shown = now
+            if now - saved > self.checkpoint_seconds:
+                self.save()
+                saved = time.monotonic()
+        self.signal = wish.signal if self.fraction < 1 else None
+        self.save()
+        if journal is not None:
+            journal.close()
+        record = self.record("running" if self.signal else "finished")
+        if self.output is not None and not self.signal:
+            torch.save(self.model.state_dict(), self.output / "model.pt")
+            write_text(self.output / "record.json", json.dumps(record) + "\n")
+        return record
+
+    @torch.no_grad()
+    def _look(self, journal: Journal | None) -> None:
+        """Evaluate exactly; the model is in evaluation mode for it."""
+        problem, learner = self.problem, self.learner
+        self.model.eval()
+        scores = torch.cat([learner.scores(part) for part in problem.test_inputs.split(1024)]).cpu()
+        look: dict[str, Any] = {
+            "step": self.step,
+            "samples": learner.samples,
+            "values": learner.queries.values,
+            "gradients": learner.queries.gradients,
+            "work": learner.work,
+            "seconds": round(self.seconds, 4),
+            "objective": exact_value(learner.scores, problem.train, problem.objective),
+        }
+        self.model.train()
+        if scores.isfinite().all():
+            look["auc"] = macro_auroc(scores, problem.test_labels)
+            look["ap"] = macro_average_precision(scores, problem.test_labels)
+        else:
+            raise self._diverged("the network's outputs are not finite")
+        if self.config.diagnostics and isinstance(learner, Compositional):
+            look |= diagnose(learner.opt, self.model, problem.train, problem.objective)
+        self.curve.append(look)
+        if journal is not None:
+            journal.add(look)
+
+    def record(self, status: str, reason: str = "") -> Record:
+        """What is kept of the run."""
+        last = self.curve[-1] if self.curve else {}
+        return {
+            "name": self.config.name,
+            "config": self.config.as_record(),
+            "status": status,
+            "reason": reason,
+            "curve": self.curve,
+            **{key: last.get(key) for key in ("objective", "auc", "ap")},
+            "num_blocks": self.problem.objective.num_blocks,
+            "train_size": len(self.problem.train),
+            "test_size": len(self.problem.test_inputs),
+        }
+
+    def save(self) -> None:
+        """Write a checkpoint now."""
+        if self.checkpoints is not None:
+            state = {
+                "config": self.config.as_record(),
+                "step": self.step,
+                "seconds": self.seconds,
+                "curve": self.curve,
+                "model": self.model.state_dict(),
+                "learner": self.learner.state_dict(),
+                "rng": torch.get_rng_state(),
+            }
+            self.checkpoints.save(state, step=self.step)
+
+    def _resume(self) -> None:
+        state = None if self.checkpoints is None else self.checkpoints.load(self.config.device)
+        if state is None:
+            return
+        self.model.load_state_dict(state["model"])
+        self.learner.load_state_dict(state["learner"])
+        self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
+        torch.set_rng_state(state["rng"].cpu())
+
+    def _diverged(self, what: str) -> Diverged:
+        reason = f"diverged at step {self.step + 1}: {what}; {advice(self.config)}"
+        if self.output is not None:
+            record = self.record("diverged", reason)
+            write_text(self.output / "record.json", json.dumps(record) + "\n")
+        return Diverged(reason)
+
+
+def _learner(config: Config, problem: Problem, model: torch.nn.Module) -> Learner:
+    if config.method == "cross-entropy":
+        return CrossEntropy(config, problem, model)
+    if config.method == "min-max":
+        return MinMax(config, problem, model)
+    return Compositional(config, problem, model)
+
+
+def _claim(output: Path, config: Config) -> None:
+    """Make the directory this config's, or say what of another run is in it."""
+    file = output / "config.json"
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        if not file.exists():
+            write_text(file, json.dumps(config.as_record(), indent=1) + "\n")
+            return
+        there = json.loads(file.read_text())
+    except OSError as error:
+        raise OSError(f"cannot write to {output}: {error.strerror or error}") from error
+    mine = config.as_record()
+    differing = [key for key in mine if there.get(key) != mine[key]]
+    if differing:
+        key = differing[0]
+        raise ValueError(
+            f"{output} holds another run ({key} is {there.get(key)!r} there, {mine[key]!r} here): "
+            "name another output, or remove it"
+        )
+
+
+def clear(output: Path) -> None:
+    """Remove a run's checkpoints, once its record is kept elsewhere."""
+    shutil.rmtree(output / "checkpoints", ignore_errors=True)

@@ -1,0 +1,229 @@
+"""Figures and tables of runs against what hand calculations say of small records."""
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+from fcco.experiments.profiles import profile
+from fcco.experiments.reproduction.curves import at_equal, final, mean_curve
+from fcco.experiments.reproduction.figures import plot_axes, plot_panels, plot_profiles
+from fcco.experiments.reproduction.naming import grouped, in_order
+from fcco.experiments.reproduction.styles import styles
+from fcco.experiments.reproduction.tables import markdown_table, rich_rows
+
+
+def run(
+    points,
+    *,
+    method="sox",
+    update="plain",
+    data="usps",
+    seed=0,
+    status="finished",
+    cost=1,
+    key="auc",
+):
+    """A record whose curve has ``key`` = y at samples = x; a sample is ``cost`` values and as many
+    gradients, and a second is four queries."""
+    looks = [
+        {"samples": x, "values": cost * x, "gradients": cost * x, "seconds": cost * x / 2, key: y}
+        for x, y in points
+    ]
+    config = {"method": method, "update": update, "data": data, "seed": seed, "blocks_per_step": 5}
+    name = f"{data} {method} {update} seed={seed} {cost}"
+    end = points[-1][1]
+    return {"name": name, "config": config, "status": status, "curve": looks, key: end}
+
+
+def ends(values, **options):
+    """One run a seed that ends at the value; None diverges."""
+    return [
+        run(
+            [(0, 0.5), (10, math.nan if value is None else value)],
+            seed=seed,
+            status="diverged" if value is None else "finished",
+            **options,
+        )
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_mean_curve_interpolates_over_the_range_that_seeds_share():
+    records = [run([(0, 1.0), (10, 0.0)], seed=0), run([(0, 1.0), (4, 0.6), (8, 0.0)], seed=1)]
+    grid, mean, sd = mean_curve(records, "samples", "auc", points=5)
+    np.testing.assert_allclose(grid, [0, 2, 4, 6, 8])
+    first, second = [1.0, 0.8, 0.6, 0.4, 0.2], [1.0, 0.8, 0.6, 0.3, 0.0]
+    np.testing.assert_allclose(mean, np.mean([first, second], axis=0))
+    expected = [statistics.stdev(pair) for pair in zip(first, second, strict=True)]
+    np.testing.assert_allclose(sd, expected, atol=1e-15)
+
+
+@pytest.mark.parametrize(("x", "end"), [("samples", 8), ("queries", 48), ("seconds", 12)])
+def test_each_axis_counts_its_own(x, end):
+    grid, _, sd = mean_curve([run([(0, 0.5), (8, 0.9)], cost=3)], x, "auc")
+    assert (grid[0], grid[-1], len(grid)) == (0, end, 60)
+    assert not sd.any()  # one seed has no deviation
+
+
+def test_mean_curve_leaves_out_diverged_and_unfinished_runs():
+    done = run([(0, 0.5), (10, 0.9)], seed=0)
+    others = [
+        run([(0, 0.5), (2, 0.1)], seed=s, status=t) for s, t in ((1, "diverged"), (2, "running"))
+    ]
+    grid, mean, _ = mean_curve([done, *others], "samples", "auc")
+    assert (grid[-1], mean[-1]) == (10, 0.9)
+    grid, mean, _ = mean_curve(others, "samples", "auc")
+    assert (grid[-1], mean[-1]) == (2, 0.1)  # as long as none is finished, those under way
+    assert all(len(part) == 0 for part in mean_curve(others[:1], "samples", "auc"))
+
+
+def test_final_counts_what_it_leaves_out():
+    found = final([*ends([0.8, 0.9, None]), run([(0, 0.1)], seed=3, status="running")], "auc")
+    assert found == pytest.approx((0.85, statistics.stdev([0.8, 0.9]), 2, 1))
+    lost = final(ends([None, None]), "auc")
+    assert math.isnan(lost.mean)
+    assert lost[2:] == (0, 2)
+    assert final([run([(0, math.inf)])], "auc").diverged == 1  # finished, but with nothing to show
+
+
+def test_runs_that_are_not_seeds_of_one_setting_are_not_averaged():
+    pair = [run([(0, 0.5)], cost=1), run([(0, 0.5)], cost=2)]
+    for read in (lambda: final(pair, "auc"), lambda: mean_curve(pair, "samples", "auc")):
+        with pytest.raises(ValueError, match=r"usps sox plain seed=0 1.*same seed"):
+            read()
+
+
+def test_a_curve_that_goes_back_and_an_unknown_axis_are_refused():
+    with pytest.raises(ValueError, match=r"samples must not go down.*usps sox"):
+        mean_curve([run([(5, 0.5), (4, 0.6)])], "samples", "auc")
+    with pytest.raises(ValueError, match="x must be one of samples, queries, seconds, got 'step'"):
+        mean_curve([run([(0, 0.5)])], "step", "auc")
+
+
+def equal_records():
+    """SOX ends at 20 queries with 1 a sample and v2 at 60 with 3, both after 10 samples."""
+    sox = [run([(0, 0.5), (10, end)], seed=s) for s, end in enumerate((0.7, 0.8))]
+    better = [run([(0, 0.5), (10, 0.95)], method="msvrm-v2", cost=3, seed=s) for s in (0, 1)]
+    return sox + better + ends([None], method="msvrm-v3")
+
+
+def test_equal_cost_is_what_the_first_to_stop_spent():
+    by_samples = at_equal(equal_records(), "samples", "auc")["usps"]
+    assert by_samples.reached == 10
+    assert by_samples.values["MSVRM-v2"].mean == pytest.approx(0.95)
+    by_queries = at_equal(equal_records(), "queries", "auc")["usps"]
+    assert by_queries.reached == 20
+    assert by_queries.values["SOX"] == pytest.approx((0.75, statistics.stdev([0.7, 0.8]), 2, 0))
+    # v2 is a third of its way from 0.5 to 0.95.
+    assert by_queries.values["MSVRM-v2"] == pytest.approx((0.65, 0.0, 2, 0))
+    assert by_queries.values["MSVRM-v3"][2:] == (0, 1)
+    assert at_equal(equal_records(), "seconds", "auc")["usps"].reached == 5
+
+
+def test_table_orders_rows_and_columns_and_marks_the_best():
+    records = [
+        *ends([0.9912, 0.9920], method="msvrm-v1", data="mnist"),
+        *ends([0.99, 0.98], data="mnist"),
+        *ends([0.99], method="cross-entropy", update="adam", data="usps"),
+        *ends([0.999, None], method="msvrm-v1", update="normalized", data="usps"),
+        *ends([None], data="usps"),
+    ]
+    assert markdown_table(records).splitlines() == [
+        "| | usps | mnist |",
+        "|---|---|---|",
+        "| cross-entropy | **.9900** | |",
+        "| SOX | diverged † | .9850 ± .0071 |",
+        "| MSVRM-v1 | | **.9916 ± .0006** |",
+        "| AdaMSVRM-v1 | .9990 † | |",
+        "",
+        "† diverged, and left out of the mean: SOX on usps 1 of 1, AdaMSVRM-v1 on usps 1 of 2.",
+    ]
+    table = rich_rows(records, rows=["MSVRM-v1", "SOX", "BSGD"])
+    assert table.headings == ["contender", "usps", "mnist"]
+    assert table.rows[0] == ["MSVRM-v1", "", "[bold].9916 ± .0006[/bold]"]
+    assert [row[0] for row in table.rows] == ["MSVRM-v1", "SOX", "BSGD"]
+    assert table.note.endswith("mean: SOX on usps 1 of 1.")
+
+
+def test_the_least_objective_is_best_and_what_is_written_alike_is_best_alike():
+    values = {"sox": 0.0301, "msvrm-v1": 0.00500, "msvrm-v2": 0.0050001, "msvrm-v3": 123.0}
+    records = [r for m, v in values.items() for r in ends([v], method=m, key="objective")]
+    cells = [row[1] for row in rich_rows(records, "objective").rows]
+    assert cells == ["0.0301", "[bold]0.00500[/bold]", "[bold]0.00500[/bold]", "123"]
+
+
+def test_table_at_equal_cost_counts_only_the_rows_shown():
+    slow = run([(0, 0.5), (1, 0.6)], method="soap")
+    table = rich_rows([*equal_records(), slow], equal="queries", rows=["SOX", "MSVRM-v2"])
+    assert table.headings[1] == "usps, at 20 queries"
+    assert [row[1] for row in table.rows] == ["[bold].7500 ± .0707[/bold]", ".6500 ± .0000"]
+    assert "usps, at 2 queries" in markdown_table([*equal_records(), slow], equal="queries")
+
+
+def test_order_of_contenders():
+    names = ["Variant-v1", "SOX Adam", "zeta", "MSVRM-v2", "MSVRM-v1 Adam", "AdaSOX", "BSGD"]
+    names += ["AdaMSVRM-v1", "min-max", "MSVRM-v1", "SOX", "cross-entropy"]
+    expected = "cross-entropy,min-max,SOX,AdaSOX,SOX Adam,MSVRM-v1,AdaMSVRM-v1,MSVRM-v1 Adam,"
+    assert in_order(names) == (expected + "MSVRM-v2,Variant-v1,BSGD,zeta").split(",")
+
+
+def test_colour_is_the_method_and_dash_the_step_rule():
+    few, many = styles(["SOX Adam"]), styles(["SOX", "SOX Adam", "MSVRM-v1 Adam", "5 blocks"])
+    assert few["SOX Adam"] == many["SOX Adam"]  # whoever else is in the figure
+    assert many["SOX"].colour == many["SOX Adam"].colour != many["MSVRM-v1 Adam"].colour
+    assert many["SOX"].dash != many["SOX Adam"].dash == many["MSVRM-v1 Adam"].dash
+
+
+def falling(method, seed, *, data="usps", status="finished"):
+    points = [(x, 2.0 ** -(x + seed)) for x in range(8)]
+    return run(points, method=method, seed=seed, data=data, status=status, key="objective")
+
+
+@pytest.mark.parametrize("share_y", [False, True])
+@pytest.mark.parametrize("y", ["objective", "auc"])
+def test_figures_are_written(tmp_path, y, share_y):
+    from matplotlib import image
+
+    records = [falling(m, s, data=d) for m in ("sox", "bsgd") for s in (0, 1) for d in "abcde"]
+    records += [falling("msvrm-v1", 0, data="e", status="diverged")]
+    records += [falling("soap", 0, data="f", status="diverged")]  # a panel without a line
+    for record in records:
+        for look in record["curve"]:
+            look["auc"] = 1 - look["objective"] / 4
+    panels = grouped(records, lambda record: record["config"]["data"])
+    one = panels["e"]
+    paths = [tmp_path / "new" / f"{name}.png" for name in ("panels", "axes", "profiles")]
+    plot_panels(panels, paths[0], x="samples", y=y, title="panels", share_y=share_y)
+    plot_axes(one, paths[1], y=y, title="axes")
+    solved = profile({"SOX": {"a": 1.0, "b": 2.0}, "BSGD": {"a": 3.0, "b": math.inf}})
+    plot_profiles(solved, paths[2], title="profiles")
+    for path in paths:
+        assert path.stat().st_size < 200_000
+        pixels = image.imread(path)
+        assert pixels.shape[1] == 902
+        assert pixels[..., :3].std() > 0.03  # something is drawn
+
+
+def test_a_figure_tells_what_diverged_and_draws_the_rest(tmp_path, monkeypatch):
+    from fcco.experiments.reproduction import figures
+
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, axes, *_, **__: drawn.extend(axes))
+    records = [falling("sox", 0), falling("sox", 1), falling("sox", 2, status="diverged")]
+    records += [falling("msvrm-v2", 0, status="diverged")]
+    plot_panels({"usps": records}, tmp_path / "a.png", x="queries", title="t")
+    (place,) = drawn
+    assert [line.get_label() for line in place.lines] == ["SOX"]
+    assert place.texts[0].get_text() == "diverged:\nSOX 1 of 3\nMSVRM-v2 1 of 1"
+    (line,) = place.lines
+    assert line.get_xdata()[-1] == 14  # values and gradients of seven samples
+    assert line.get_ydata()[-1] == pytest.approx(1.5 * 2.0**-8)
+    assert place.get_yscale() == "log"
+    assert 0 < place.get_ylim()[0] < 1.5 * 2.0**-8
+
+
+def test_panels_must_exist(tmp_path):
+    with pytest.raises(ValueError, match="at least one panel"):
+        plot_panels({}, tmp_path / "a.png", x="samples", title="none")
