@@ -1,6 +1,5 @@
 """``fcco demo``: a progress bar while it runs, a table and a plot when it is done."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,18 +8,36 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fcco.experiments.demo import CONTENDERS, WORK, Outcome
+from fcco.experiments.demo import CONTENDERS, WORK
 from fcco.experiments.demo import demo as run_demo
-from fcco.experiments.plot import plot_curves
+from fcco.experiments.reproduction.figures import plot_axes
+from fcco.experiments.results import Results
+from fcco.experiments.runs import Record, contender_name
+from fcco.experiments.training import Progress as Standing
 
-__all__ = ["demo", "show_demo"]
+__all__ = ["demo"]
 
 
-def show_demo(*, work: int, seed: int, output: Path) -> None:
-    """Run the demo and show it; what was finished is written even if it is interrupted."""
+def demo(
+    work: Annotated[
+        int,
+        typer.Option(
+            min=10_000, help="For each method: inputs passed forward + 2 x inputs passed backward."
+        ),
+    ] = WORK,
+    seed: Annotated[int, typer.Option(help="Of the network and the batches.")] = 0,
+    output: Annotated[
+        Path, typer.Option(help="Where the plot and the numbers are written.")
+    ] = Path("runs/demo"),
+) -> None:
+    """Train a small network on digits as 10 one-vs-rest AUC tasks, with every method in turn.
+
+    Each method gets the same amount of work. Ends with a table, and a plot of the exact objective
+    against samples, oracle queries and seconds.
+    """
     console = Console()
-    outcomes: list[Outcome] = []
-    total = len(CONTENDERS) + 1
+    records: list[Record] = []
+    total = len(CONTENDERS)
     columns = (
         TextColumn("{task.description:<22}"),
         BarColumn(),
@@ -29,74 +46,52 @@ def show_demo(*, work: int, seed: int, output: Path) -> None:
     )
     try:
         with Progress(*columns, console=console) as progress:
-            whole = progress.add_task("digits, 10 AUC tasks", total=work * total, objective=0.0)
+            whole = progress.add_task("digits, 10 AUC tasks", total=total, objective=0.0)
 
-            def report(done: int, objective: float) -> None:
-                at = len(outcomes)
-                name = "cross-entropy adam" if at == 0 else CONTENDERS[at - 1].name
+            def report(standing: Standing) -> None:
+                at = len(records)
                 progress.update(
                     whole,
-                    completed=work * at + min(done, work),
-                    objective=objective,
-                    description=f"{at + 1}/{total} {name}",
+                    completed=at + standing.fraction,
+                    objective=standing.look["objective"],
+                    description=f"{at + 1}/{total} {contender_name(CONTENDERS[at].as_record())}",
                 )
 
-            for outcome in run_demo(work=work, seed=seed, report=report):
-                outcomes += [outcome]
+            for record in run_demo(work=work, seed=seed, report=report):
+                records += [record]
     except KeyboardInterrupt:
         console.print("interrupted; here is what was finished")
-    if not outcomes:
+    if not records:
         return
-    console.print(_table(outcomes))
+    console.print(_table(records))
     console.print(
-        "Queries are values + gradients of (task, sample) pairs, and work is values + 2 gradients. "
-        "A snapshot of version 3 is counted per pair too, though one pass serves all tasks."
+        "Queries are values + gradients of (task, sample) pairs. Work is inputs forward + 2 x "
+        "inputs backward: an input of version 3's exact passes serves all tasks at once."
     )
-    output.mkdir(parents=True, exist_ok=True)
-    records = [outcome.as_record() for outcome in outcomes]
-    (output / "demo.json").write_text(json.dumps(records, indent=1) + "\n")
-    plot_curves(
-        [outcome.trial for outcome in outcomes],
-        output / "demo.png",
-        title="digits as 10 one-vs-rest AUC tasks, 5 tasks a step",
-    )
-    console.print(f"plot: {output / 'demo.png'}   numbers: {output / 'demo.json'}")
+    path = output / "runs.jsonl"
+    path.unlink(missing_ok=True)
+    results = Results(path)
+    for record in records:
+        results.add(record)
+    plot_axes(records, output / "demo.png", title="digits as 10 AUC tasks, 5 tasks a step")
+    console.print(f"plot: {output / 'demo.png'}   numbers: {path}")
 
 
-def _table(outcomes: list[Outcome]) -> Table:
-    table = Table(title="Equal oracle work; objective is exact, on the training set")
+def _table(records: list[Record]) -> Table:
+    table = Table(title="Equal work; objective is exact, on the training set")
     table.add_column("method", no_wrap=True)
-    for name in ("objective", "test AUC", "test AP", "queries", "seconds"):
+    for name in ("objective", "test AUC", "test AP", "steps", "queries", "seconds"):
         table.add_column(name, justify="right", no_wrap=True)
-    best = min(outcome.trial.curve[-1][1] for outcome in outcomes)
-    for outcome in outcomes:
-        trial, value = outcome.trial, outcome.trial.curve[-1][1]
+    best = min(record["objective"] for record in records)
+    for record in records:
+        value, look = record["objective"], record["curve"][-1]
         table.add_row(
-            trial.name,
+            contender_name(record["config"]),
             f"[bold]{value:.5f}[/]" if value == best else f"{value:.5f}",
-            f"{outcome.auc:.4f}",
-            f"{outcome.ap:.4f}",
-            f"{trial.queries.values / 1e3:.0f}k+{trial.queries.gradients / 1e3:.0f}k",
-            f"{trial.seconds:.1f}",
+            f"{record['auc']:.4f}",
+            f"{record['ap']:.4f}",
+            str(look["step"]),
+            f"{look['values'] / 1e3:.0f}k+{look['gradients'] / 1e3:.0f}k",
+            f"{look['seconds']:.1f}",
         )
     return table
-
-
-def demo(
-    work: Annotated[
-        int,
-        typer.Option(
-            min=10_000, help="Oracle work for each method: values + 2 x gradients of inner samples."
-        ),
-    ] = WORK,
-    seed: Annotated[int, typer.Option(help="Of the data split, the network and the batches.")] = 0,
-    output: Annotated[
-        Path, typer.Option(help="Where the plot and the numbers are written.")
-    ] = Path("runs/demo"),
-) -> None:
-    """Train a small network on digits as 10 one-vs-rest AUC tasks, with every method in turn.
-
-    Each method gets the same amount of oracle work. Ends with a table, and a plot of the exact
-    objective against work.
-    """
-    show_demo(work=work, seed=seed, output=output)

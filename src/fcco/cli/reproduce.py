@@ -1,5 +1,6 @@
 """``fcco reproduce``: tune, run and draw one of the paper's figures or tables."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -37,16 +38,16 @@ def show_reproduce(
     items = _possible(list(ARTEFACTS[name](size)), data_dir, console)
     tuning = tuning_runs(size, items)
     if dry_run:
-        finals = len(items) * size.seeds
-        console.print(f"{len(tuning)} runs to tune, {finals} runs with the chosen settings:")
+        count = len(items) * size.seeds
+        console.print(f"{len(tuning)} runs to tune, {count} runs with the chosen settings:")
         for run in tuning:
             console.print(f"  {run}", highlight=False)
         return
     place = output / size.name
-    options = {"data_dir": data_dir, "console": console, "workers": workers}
-    tuned = run_configs(tuning.values(), Results(place / "tuning.jsonl"), what="tuning", **options)
+    run = partial(run_configs, data_dir=data_dir, console=console, workers=workers)
+    tuned = run(tuning.values(), Results(place / "tuning.jsonl"), what="tuning")
     finals = final_runs(size, items, tuned)
-    records = run_configs(finals.values(), Results(place / "runs.jsonl"), what=name, **options)
+    records = run(finals.values(), Results(place / "runs.jsonl"), what=name)
     if name.startswith("table"):
         print_table(console, records, name.removeprefix("table-"))
     for path in draw(name, records, place):

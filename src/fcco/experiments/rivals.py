@@ -15,7 +15,7 @@ from fcco.experiments.case import Case
 from fcco.experiments.fitting import Outcome, compositional, fit, held_out, ordinary
 from fcco.experiments.rivals_embeddings import EMBEDDINGS
 from fcco.experiments.rivals_structured import STRUCTURED
-from fcco.experiments.trial import one_vs_rest
+from fcco.experiments.training.ordinary import one_vs_rest
 from fcco.experiments.workloads import make_mlp
 
 __all__ = ["PROBLEMS", "rival_cases", "run_rivals"]
@@ -48,7 +48,7 @@ def _one_hot(classes: Tensor) -> Tensor:
 def _ranking_scores(outputs: Tensor, classes: Tensor, *, softmax: bool) -> Scores:
     """Macro AUC and AP; a softmax model ranks by its odds of a class against the rest."""
     if softmax:
-        outputs = one_vs_rest(nn.Identity())(outputs)
+        outputs = one_vs_rest(outputs)
     tasks = 1 if int(classes.max()) == 1 else outputs.shape[1]
     hot = classes.bool() if tasks == 1 else _one_hot(classes)
     outputs = outputs[:, -1] if tasks == 1 else outputs

@@ -12,9 +12,9 @@ from fcco import methods
 from fcco.data import block_loader, exact_pass, exact_value, load_digits
 from fcco.experiments.batches import batch_cases, run_batches
 from fcco.experiments.case import Case
-from fcco.experiments.demo import make_network
 from fcco.experiments.rivals import rival_cases, run_rivals
 from fcco.experiments.sweep import Sweep
+from fcco.experiments.workloads import make_mlp
 from fcco.objectives import MultiTaskAUC
 from fcco.optim import MSVRM, SOX, CompositionalOptimizer
 from fcco.problems import PhaseNoise
@@ -96,7 +96,7 @@ def run_network(
 ) -> dict[str, float]:
     """On digits as 10 AUC tasks: the exact objective after some steps (0.5 is where all start)."""
     train, _ = load_digits()
-    objective, model = MultiTaskAUC(10), make_network(0)
+    objective, model = MultiTaskAUC(10), make_mlp(64, 64, 10)(0)
     scale = {"plain": 10.0, "normalized": 1.0, "adam": 1.0}[rule]  # the objective's own scale
     common: dict[str, Any] = {
         "lr": lr * scale,

@@ -12,7 +12,7 @@ const faint = (hex) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2)
 function traces(figure, state) {
   const profiles = figure.kind === "profiles";
   const { log } = figure.y[state.y];
-  const curves = figure.series.map((series) => series.curves.samples[state.y]);
+  const curves = figure.series.map((series) => series.curves[state.x][state.y]);
   const smallest = curves.flatMap((curve) => curve.mean).reduce((a, b) => Math.min(a, b), Infinity);
   return figure.series.flatMap((series, i) => {
     const { x, mean, sd } = curves[i];

@@ -9,7 +9,10 @@ from fcco.experiments.runs import Record
 
 __all__ = ["Group", "groups"]
 
-_NOT_SETTINGS = frozenset({"data", "method", "name", "output", "seed", "update"})
+_NOT_SETTINGS = frozenset(
+    # who and where it is, and how it was looked at
+    {"data", "method", "update", "seed", "evaluations", "diagnostics", "threads", "device"}
+)
 _SHORT = {"blocks_per_step": "B1", "samples_per_block": "B2"}
 _SPEAK_FOR_THEMSELVES = frozenset({"network", "objective"})
 

@@ -6,19 +6,21 @@ from typing import Any
 __all__ = ["COLOURS", "DASHES", "MARKS", "look"]
 
 COLOURS = {
-    "cross-entropy": ("#6b7280", "#9aa3af"),
-    "min-max": ("#111827", "#f3f4f6"),
-    "sox": ("#0072b2", "#56b4e9"),
-    "msvrm-v1": ("#b87400", "#f0ad1f"),
-    "msvrm-v2": ("#00805d", "#1fb88a"),
-    "msvrm-v3": ("#b8408a", "#ec8fc4"),
-    "variant-v1": ("#5b3fa8", "#a893f5"),
-    "variant-v2": ("#c2410c", "#ff7a45"),
-    "variant-v3": ("#747400", "#e0d84a"),
+    "cross-entropy": ("#555555", "#a8adb5"),
+    "min-max": ("#96680f", "#d0a35a"),
+    "sox": ("#d55e00", "#ff8a3d"),
     "soap": ("#0b7f8a", "#5fd6e0"),
-    "bsgd": ("#7b3f00", "#c79a6b"),
+    "bsgd": ("#111827", "#f3f4f6"),
+    "msvrm-v1": ("#0072b2", "#4ba3e3"),
+    "msvrm-v2": ("#008a64", "#1fb88a"),
+    "msvrm-v3": ("#aa3e98", "#e58bd3"),
+    "msvrm-v1-sp": ("#5b3fa8", "#a893f5"),
+    "msvrm-v2-sp": ("#7b3f00", "#c79a6b"),
+    "variant-v1": ("#2a8fcc", "#9fd8ff"),
+    "variant-v2": ("#b87d00", "#f0b53a"),
+    "variant-v3": ("#7b8a00", "#c5d04a"),
 }
-"""On a light and on a dark page; the most used are after Okabe and Ito."""
+"""On a light and on a dark page; the hues are those of the figures, after Okabe and Ito."""
 
 DASHES = {
     "plain": "solid",
@@ -39,7 +41,7 @@ def look(config: Mapping[str, Any], setting: int) -> dict[str, Any]:
 
     Examples:
         >>> look({"method": "sox", "update": "normalized"}, 0)
-        {'colour': ('#0072b2', '#56b4e9'), 'dash': 'dash', 'mark': ''}
+        {'colour': ('#d55e00', '#ff8a3d'), 'dash': 'dash', 'mark': ''}
     """
     return {
         "colour": COLOURS.get(config["method"], _OTHER),

@@ -24,7 +24,8 @@ _PROFILES = (
     "The target on a data set is the best value of the median contender's mean curve, and the cost "
     "is what a contender spent until it first met it. A line is the fraction of the {} data sets "
     "on which its contender met the target within that many times the lowest cost of any: higher "
-    "and further left is better, and a line that stays below 100 % missed a target."
+    "and further left is better. A line that ends below 100 % missed a target, or paid more than "
+    "10 times the lowest cost for it."
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fcco.experiments.reproduction.scales import Scale
 
-__all__ = ["ARTEFACTS", "CONTENDERS", "Contender", "Item", "PAPER_CONTENDERS"]
+__all__ = ["ARTEFACTS", "CONTENDERS", "PAPER_CONTENDERS", "Contender", "Item"]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Checkpoints that a crash cannot spoil: written beside, moved into place, the last two kept."""
 
+import io
 import os
 import re
 import warnings
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from fcco.experiments.training.files import write_bytes
 
 __all__ = ["Checkpoints"]
 
@@ -31,59 +34,68 @@ class Checkpoints:
 
     def save(self, state: dict[str, Any], *, step: int) -> Path:
         """Write ``state``; it is on the disk, whole, when this returns, or nothing has changed."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        beside = self.directory / f".writing-{os.getpid()}"
+        # In memory first: torch, writing to a full disk, would report a position in a zip file.
+        written = io.BytesIO()
+        torch.save(state, written)
+        data = written.getbuffer()
+        path = self.directory / f"step-{step:010d}-{zlib.crc32(data):08x}.pt"
         try:
-            with beside.open("wb") as file:
-                torch.save(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            path = self.directory / f"step-{step:010d}-{_checksum(beside):08x}.pt"
-            os.replace(beside, path)
-        except (OSError, RuntimeError) as error:
-            # torch's zip writer turns a full disk into a RuntimeError.
-            beside.unlink(missing_ok=True)
-            raise OSError(f"cannot write a checkpoint to {self.directory}: {error}") from error
-        _sync(self.directory)
-        for old in self._newest_first()[self.keep :]:
-            old.unlink(missing_ok=True)
-        for left in self.directory.glob(".writing-*"):
-            left.unlink(missing_ok=True)  # of a process that was killed while it wrote
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, data, beside=self.directory / f".writing-{os.getpid()}")
+        except OSError as error:
+            why = error.strerror or error
+            raise OSError(f"cannot write a checkpoint to {self.directory}: {why}") from error
+        self._tidy(path)
         return path
 
     def load(self, device: str = "cpu") -> dict[str, Any] | None:
         """The newest that is whole, or None; a spoiled one is passed over with a warning."""
-        for path in self._newest_first():
-            named = _NAME.fullmatch(path.name)
+        found = self._newest_first()
+        for place, path in enumerate(found, 1):
             try:
-                if named is None or _checksum(path) != int(named[2], 16):
-                    raise ValueError("its bytes are not those that were written")
-                state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-            except Exception as error:
+                return _read(path, device)
+            except (OSError, ValueError) as error:
+                instead = "going back to the one before" if place < len(found) else "starting anew"
                 warnings.warn(
-                    f"checkpoint {path} is spoiled ({error}); going back to the one before",
+                    f"checkpoint {path} is spoiled ({error}); {instead}",
                     stacklevel=2,
                 )
-                continue
-            return state
         return None
+
+    def _tidy(self, newest: Path) -> None:
+        """Remove all but ``newest`` and those before it that are to be kept."""
+        found = self._newest_first()
+        # What claims to be later was passed over when the run went on from an earlier one: it is
+        # spoiled, and must not take the place of one that is not.
+        later, earlier = found[: found.index(newest)], found[found.index(newest) + 1 :]
+        same = [path for path in earlier if _step(path) == _step(newest)]
+        older = [path for path in earlier if _step(path) < _step(newest)]
+        for path in (*later, *same, *older[self.keep - 1 :]):
+            path.unlink(missing_ok=True)
+        for left in self.directory.glob(".writing-*"):
+            left.unlink(missing_ok=True)  # of a process that was killed while it wrote
 
     def _newest_first(self) -> list[Path]:
         return sorted(self.directory.glob("step-*.pt"), reverse=True)
 
 
-def _checksum(path: Path) -> int:
-    total = 0
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            total = zlib.crc32(part, total)
-    return total
+def _step(path: Path) -> int:
+    named = _NAME.fullmatch(path.name)
+    return int(named[1]) if named else -1
 
 
-def _sync(directory: Path) -> None:
-    """Make a rename durable."""
-    handle = os.open(directory, os.O_RDONLY)
+def _read(path: Path, device: str) -> dict[str, Any]:
+    data = path.read_bytes()
+    named = _NAME.fullmatch(path.name)
+    if named is None or zlib.crc32(data) != int(named[2], 16):
+        raise ValueError("its bytes are not those that were written")
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on the dialect of a file that is not ours
+            state = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    except Exception as error:
+        # torch's own words go on for a page, and advise to run what is in the file.
+        raise ValueError(f"it is not one of ours: {type(error).__name__}") from error
+    if not isinstance(state, dict):
+        raise ValueError(f"it is not one of ours: a {type(state).__name__}")
+    return state

@@ -90,7 +90,7 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
         lr=lr,
         alpha=alpha,
         beta=beta,
-        gamma=config.gamma,  # type: ignore[arg-type]  # one of the words, as Config has checked
+        gamma=config.gamma,
         single_point=version.endswith("-sp"),
         update=update,
         snapshot_every=every if anchored else None,

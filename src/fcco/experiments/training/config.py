@@ -128,7 +128,7 @@ class Config:
 
     @property
     def name(self) -> str:
-        """The run in a few words, and every setting that is not the default: no two are the same."""
+        """The run in words: every setting that is not the default, so no two runs share one."""
         words = [self.data, self.network, self.objective, self.method, self.update]
         told = {"data", "network", "objective", "method", "update", "seed"}
         for field in fields(self):

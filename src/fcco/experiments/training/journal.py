@@ -5,17 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fcco.experiments.training.files import write_text
+
 __all__ = ["Journal", "write_text"]
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file or nothing: beside, then moved into place."""
-    beside = path.with_name(f".{path.name}.writing")
-    with beside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
 
 
 class Journal:
@@ -36,8 +28,9 @@ class Journal:
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            last = looks[-1]["step"] if looks else 0
-            self._events = SummaryWriter(directory / "tensorboard", purge_step=last + 1)
+            # From here on a reader forgets what a run that was killed had written before.
+            onwards = looks[-1]["step"] + 1 if looks else 0
+            self._events = SummaryWriter(directory / "tensorboard", purge_step=onwards)
 
     def add(self, look: dict[str, Any]) -> None:
         """Append; it is on the disk when this returns."""

@@ -13,7 +13,7 @@ from fcco.experiments.training.learner import Learner
 from fcco.experiments.training.problem import Problem
 from fcco.queries import Queries
 
-__all__ = ["CrossEntropy", "MinMax"]
+__all__ = ["CrossEntropy", "MinMax", "one_vs_rest"]
 
 
 class _Ordinary(Learner):
@@ -46,7 +46,7 @@ class _Ordinary(Learner):
         if not value.isfinite():
             raise FloatingPointError(f"the loss is {float(value)} at step {self.steps + 1}")
         self.opt.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.opt.step()
         self.steps += 1
         self.samples += self.drawn
@@ -62,6 +62,18 @@ class _Ordinary(Learner):
         """Go on from there."""
         self.opt.load_state_dict(state["opt"])
         self.steps, self.work, self.samples = state["steps"], state["work"], state["samples"]
+
+
+def one_vs_rest(logits: Tensor) -> Tensor:
+    """Log-odds of each class against the rest: their sigmoid is the softmax probability.
+
+    Examples:
+        >>> logits = torch.tensor([[1.0, 2.0, 3.0]])
+        >>> bool(torch.allclose(one_vs_rest(logits).sigmoid(), logits.softmax(1)))
+        True
+    """
+    own = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
+    return logits - logits.unsqueeze(1).masked_fill(own, -torch.inf).logsumexp(2)
 
 
 class CrossEntropy(_Ordinary):
@@ -85,12 +97,9 @@ class CrossEntropy(_Ordinary):
         return self._descend(loss)
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """Log-odds of each class against the rest: their sigmoid is the softmax probability."""
+        """As a user of softmax would rank."""
         logits: Tensor = self.model(inputs)
-        if self.problem.num_tasks == 1:
-            return logits
-        own = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
-        return logits - logits.unsqueeze(1).masked_fill(own, -torch.inf).logsumexp(2)
+        return logits if self.problem.num_tasks == 1 else one_vs_rest(logits)
 
 
 class MinMax(_Ordinary):
@@ -108,10 +117,10 @@ class MinMax(_Ordinary):
         self.centres = torch.zeros(2, problem.num_tasks, device=like.device, requires_grad=True)
         self.dual = torch.zeros(problem.num_tasks, device=like.device, requires_grad=True)
         super().__init__(config, problem, model, [self.centres])
-        self.data = problem.train
+        self.sampled: Any = problem.train  # whose draws are TaskBatches
         blocks = min(config.blocks_per_step, problem.num_tasks)
         self.sampler = BlockSampler(
-            self.data,
+            self.sampled,
             blocks_per_step=blocks,
             samples_per_block=config.samples_per_block,
             num_steps=2**62,
@@ -120,8 +129,7 @@ class MinMax(_Ordinary):
 
     def step(self) -> Tensor:
         """Descend in the network and the centres, ascend in the dual."""
-        batch = self.data.collate(self.sampler.at(self.steps + 1))
-        assert isinstance(batch, TaskBatch)
+        batch: TaskBatch = self.sampled.collate(self.sampler.at(self.steps + 1))
         blocks = batch.blocks
         logits = self.model(batch.inputs).view(len(blocks), -1, self.problem.num_tasks)
         h = logits.sigmoid().gather(2, blocks.view(-1, 1, 1).expand(-1, logits.shape[1], 1))

@@ -1,0 +1,149 @@
+"""``fcco tune``: try settings on a held-out part of the training set, and keep the best."""
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fcco.cli.pool import run_jobs
+from fcco.data.catalogue import choose, resolve
+from fcco.experiments.best import as_toml, ranked
+from fcco.experiments.jobs import RunJob, run_job
+from fcco.experiments.results import Results
+from fcco.experiments.runs import Record, contender_name
+from fcco.experiments.search import LRS, WEIGHTS, for_tuning, grid, refusal, tuned_keys
+from fcco.experiments.training import Config
+from fcco.experiments.training.journal import write_text
+from fcco.experiments.training.problem import load_problem
+from fcco.experiments.tuning_trial import finished_trials, run_trial, trials_to_run
+
+__all__ = ["show_tune"]
+
+SHOWN = 10
+"""Settings in the table."""
+
+
+def show_tune(
+    config: Config,
+    *,
+    search: str,
+    trials: int,
+    data_dir: Path | None,
+    output: Path,
+    workers: int | None,
+    lrs: Sequence[float] = LRS,
+    alphas: Sequence[float] = WEIGHTS,
+    betas: Sequence[float] = WEIGHTS,
+) -> None:
+    """Run what is missing of the search, then a table of the best settings and ``best.toml``.
+
+    Args:
+        config: of every run; its lr, alpha and beta are replaced.
+        search: "grid" or "optuna".
+        trials: of Optuna, in all.
+        data_dir: where data sets are.
+        output: where runs are kept; the same place resumes.
+        workers: processes of one thread each; None: all cores.
+        lrs: of the grid.
+        alphas: of the grid.
+        betas: of the grid.
+    """
+    if search not in ("grid", "optuna"):
+        raise ValueError(f"search must be grid or optuna, got {search!r}")
+    if resolve(config.data, "classes") != "digits":
+        choose(config.data, data_dir)  # say what is missing before any process is started
+    console = Console(highlight=False)
+    config = for_tuning(config)
+    if search == "grid":
+        points = _grid(config, data_dir, lrs, alphas, betas, console)
+        records = _run_grid(points, data_dir, output, workers, console)
+    else:
+        records = _run_optuna(config, trials, data_dir, output, workers, console)
+    best = ranked(records)
+    if not best:
+        reason = next((record["reason"] for record in records), "there was nothing to try")
+        raise ValueError(f"none of {len(records)} settings came to an end: {reason}")
+    console.print(_table(config, best, records))
+    winner = best[0]
+    found = Config.of(winner["config"])
+    write_text(
+        output / "best.toml",
+        f"# found by fcco tune: held-out AUC {winner['auc']:.4f}\n{as_toml(found)}",
+    )
+    console.print(f"for fcco train --config: {output / 'best.toml'}", soft_wrap=True, markup=False)
+    words = " ".join(f"{key}={getattr(found, key):g}" for key in tuned_keys(found.method))
+    console.print(f"best: {words} held-out AUC {winner['auc']:.4f}", soft_wrap=True, markup=False)
+
+
+def _grid(
+    config: Config,
+    data_dir: Path | None,
+    lrs: Sequence[float],
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    console: Console,
+) -> list[Config]:
+    """The settings of the grid; says which are left out."""
+    blocks = None
+    if doubtful := [beta for beta in betas if refusal(replace(config, beta=beta))]:
+        # It depends on the data, which is read for this alone.
+        blocks = load_problem(config, data_dir).objective.num_blocks
+        for beta in doubtful:
+            if why := refusal(replace(config, beta=beta), blocks):
+                console.print(f"left out beta={beta:g}: {why}", soft_wrap=True, markup=False)
+    return grid(config, lrs=lrs, alphas=alphas, betas=betas, num_blocks=blocks)
+
+
+def _run_grid(
+    points: list[Config],
+    data_dir: Path | None,
+    output: Path,
+    workers: int | None,
+    console: Console,
+) -> list[Record]:
+    results = Results(output / "runs.jsonl")
+    scratch = output / "unfinished-runs"
+    jobs = [RunJob(point, data_dir, scratch) for point in points if point.name not in results]
+    run_jobs(jobs, run_job, results, console=console, workers=workers, what="tuning")
+    shutil.rmtree(scratch, ignore_errors=True)  # all of it is in the results
+    return [results.records[point.name] for point in points if point.name in results]
+
+
+def _run_optuna(
+    config: Config,
+    trials: int,
+    data_dir: Path | None,
+    output: Path,
+    workers: int | None,
+    console: Console,
+) -> list[Record]:
+    results = Results(output / "trials.jsonl")  # with curves; which trials are over, the study says
+    jobs = trials_to_run(config, trials=trials, output=output, data_dir=data_dir)
+    run_jobs(jobs, run_trial, results, console=console, workers=workers, what="tuning")
+    shutil.rmtree(output / "unfinished-trials", ignore_errors=True)
+    return finished_trials(config, output)
+
+
+def _table(config: Config, best: list[Record], records: list[Record]) -> Table:
+    counts = Counter(record["status"] for record in records)
+    table = Table(
+        box=box.SIMPLE,
+        title=f"{contender_name(config.as_record())} on {config.data}, "
+        f"{config.holdout:.0%} of the training set held out",
+        caption=f"{len(records)} settings: "
+        + ", ".join(f"{counts[word]} {word}" for word in sorted(counts)),
+    )
+    keys = tuned_keys(config.method)
+    for name in (*keys, "held-out AUC", "AP", "objective"):
+        table.add_column(name, justify="right")
+    for record in best[:SHOWN]:
+        settings = [f"{record['config'][key]:g}" for key in keys]
+        table.add_row(
+            *settings, f"{record['auc']:.4f}", f"{record['ap']:.4f}", f"{record['objective']:.4g}"
+        )
+    return table
