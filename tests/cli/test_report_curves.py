@@ -6,24 +6,25 @@ import pytest
 from cli.report_page import Page
 from cli.report_runs import run
 
+from fcco.experiments.presentation.curves import mean_curve
 from fcco.experiments.report import write_report
-from fcco.experiments.report.averages import mean_curve
 from fcco.experiments.report.looks import COLOURS, DASHES
 
 
 def test_mean_curve_is_over_the_shared_range():
     short = run(values=(1.0, 0.6))
     long = run(seed=1, values=(0.8, 0.4, 0.2))
-    curve = mean_curve([short, long], "samples", "objective")
-    assert curve.x == [0.0, 640.0]
-    assert curve.mean == pytest.approx([0.9, 0.5])
-    assert curve.deviation == pytest.approx([0.1 * math.sqrt(2)] * 2)
+    grid, mean, sd = mean_curve([short, long], "samples", "objective")
+    assert grid.tolist() == [0.0, 640.0]
+    assert mean == pytest.approx([0.9, 0.5])
+    assert sd == pytest.approx([0.1 * math.sqrt(2)] * 2)
     fast = run(seed=2, values=(1.0, 0.0), cost=4)  # looks at 0 and 2 seconds; long: 0, 1, 2
-    curve = mean_curve([fast, long], "seconds", "objective")
-    assert curve.x == [0.0, 1.0, 2.0]
-    assert curve.mean == pytest.approx([0.9, (0.5 + 0.4) / 2, 0.1])
-    assert mean_curve([long], "queries", "auc").x == [0.0, 1920.0, 3840.0]
-    assert mean_curve([long], "queries", "auc").deviation == []
+    grid, mean, _ = mean_curve([fast, long], "seconds", "objective")
+    assert grid.tolist() == [0.0, 1.0, 2.0]
+    assert mean == pytest.approx([0.9, (0.5 + 0.4) / 2, 0.1])
+    grid, _, sd = mean_curve([long], "queries", "auc")
+    assert grid.tolist() == [0.0, 1920.0, 3840.0]
+    assert not sd.any()
 
 
 def test_profiles_need_two_data_sets_and_two_shared_contenders(tmp_path):

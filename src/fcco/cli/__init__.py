@@ -27,6 +27,10 @@ def main() -> None:
         sys.exit(
             f"fcco: this needs {missing.name}; install it with: pip install 'fcco[experiments]'"
         )
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        sys.exit(130)  # before there was anything to save
     except Exception as error:
         if debug:
             raise

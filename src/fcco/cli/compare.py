@@ -15,9 +15,9 @@ from fcco.cli.options import ConfigFile, DataDir, Settings, Workers, make_config
 from fcco.cli.pool import run_jobs
 from fcco.experiments.jobs import RunJob, run_job
 from fcco.experiments.networks import NETWORKS
+from fcco.experiments.presentation.figures import plot_axes
+from fcco.experiments.presentation.tables import rich_rows
 from fcco.experiments.report import write_report
-from fcco.experiments.reproduction.figures import plot_axes
-from fcco.experiments.reproduction.tables import rich_rows
 from fcco.experiments.results import Results
 from fcco.experiments.runs import Record
 from fcco.experiments.training import Config

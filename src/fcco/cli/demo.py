@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fcco.experiments.demo import CONTENDERS, WORK
 from fcco.experiments.demo import demo as run_demo
-from fcco.experiments.reproduction.figures import plot_axes
+from fcco.experiments.presentation.figures import plot_axes
 from fcco.experiments.results import Results
 from fcco.experiments.runs import Record, contender_name
 from fcco.experiments.training import Progress as Standing

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fcco.experiments.presentation.naming import contender, in_order
 from fcco.experiments.report import write_report
-from fcco.experiments.reproduction.naming import contender, in_order
 from fcco.experiments.runs import read_runs
 
 __all__ = ["report", "show_report"]

@@ -44,10 +44,10 @@ def show_reproduce(
             console.print(f"  {run}", highlight=False)
         return
     place = output / size.name
-    run = partial(run_configs, data_dir=data_dir, console=console, workers=workers)
-    tuned = run(tuning.values(), Results(place / "tuning.jsonl"), what="tuning")
+    runs = partial(run_configs, data_dir=data_dir, console=console, workers=workers)
+    tuned = runs(tuning.values(), Results(place / "tuning.jsonl"), what="tuning")
     finals = final_runs(size, items, tuned)
-    records = run(finals.values(), Results(place / "runs.jsonl"), what=name)
+    records = runs(finals.values(), Results(place / "runs.jsonl"), what=name)
     if name.startswith("table"):
         print_table(console, records, name.removeprefix("table-"))
     for path in draw(name, records, place):

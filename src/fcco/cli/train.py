@@ -1,6 +1,5 @@
 """``fcco train``: one run, with a progress bar while it goes and its test scores at the end."""
 
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +14,8 @@ from fcco.experiments.networks import NETWORKS
 from fcco.experiments.training import Config, Training
 from fcco.experiments.training import Progress as Standing
 from fcco.experiments.training.config import BASELINES, METHODS, UPDATES
+from fcco.experiments.training.directory import discard
+from fcco.experiments.training.problem import load_problem
 
 __all__ = ["default_output", "show_train", "train"]
 
@@ -41,17 +42,18 @@ def show_train(
 ) -> None:
     """Train, or go on where the same command stopped; ends with the lines of the test scores."""
     output = default_output(config) if output is None else output
-    if restart and (output / "config.json").exists():
-        shutil.rmtree(output)
     console = Console(stderr=True)
+    problem = load_problem(config, data_dir)
+    if restart:
+        Training(config, problem=problem)  # one that cannot run must not cost the run there is
+        discard(output)
     training = Training(
         config,
-        data_dir=data_dir,
         output=output,
         tensorboard=tensorboard,
         checkpoint_seconds=checkpoint_seconds,
+        problem=problem,
     )
-    problem = training.problem
     console.print(
         f"{config.data}: {len(problem.train)} training and {len(problem.test_inputs)} test "
         f"samples, {problem.num_tasks} tasks; {config.network}, "
@@ -78,12 +80,14 @@ def show_train(
             progress.update(bar, completed=standing.fraction, text=text)
 
         record = training.run(report)
+        progress.update(bar, completed=training.fraction)
     if training.signal is not None:
         name = signal.Signals(training.signal).name
         console.print(f"{name}: saved at step {training.step}; the same command goes on from here")
         sys.exit(128 + training.signal)
     look = record["curve"][-1]
-    console.print(f"weights, metrics and record: {output}", highlight=False)
+    # A path may hold brackets, and must not be broken.
+    console.out(f"weights, metrics and record: {output}", highlight=False)
     typer.echo(
         f"steps {look['step']}, queries {look['values']} values + {look['gradients']} gradients, "
         f"{look['seconds']:.1f} CPU seconds"
@@ -169,7 +173,7 @@ def train(
         float, typer.Option(min=0.0, help="Seconds between checkpoints.")
     ] = 30.0,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Remove what is in the output directory first.")
+        bool, typer.Option("--restart", help="Remove the run that is in the output directory.")
     ] = False,
 ) -> None:
     """Train a network on a data set, one AUC task a class, and test it.

@@ -1,26 +1,20 @@
 """``fcco tune``: try settings on a held-out part of the training set, and keep the best."""
 
-import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fcco.cli.pool import run_jobs
+from fcco.cli.searching import Place, grid_search, optuna_search
 from fcco.data.catalogue import choose, resolve
 from fcco.experiments.best import as_toml, ranked
-from fcco.experiments.jobs import RunJob, run_job
-from fcco.experiments.results import Results
 from fcco.experiments.runs import Record, contender_name
-from fcco.experiments.search import LRS, WEIGHTS, for_tuning, grid, refusal, tuned_keys
+from fcco.experiments.search import LRS, WEIGHTS, for_tuning, tuned_keys
 from fcco.experiments.training import Config
-from fcco.experiments.training.journal import write_text
-from fcco.experiments.training.problem import load_problem
-from fcco.experiments.tuning_trial import finished_trials, run_trial, trials_to_run
+from fcco.experiments.training.files import write_text
 
 __all__ = ["show_tune"]
 
@@ -59,11 +53,11 @@ def show_tune(
         choose(config.data, data_dir)  # say what is missing before any process is started
     console = Console(highlight=False)
     config = for_tuning(config)
+    place = Place(data_dir, output, workers, console)
     if search == "grid":
-        points = _grid(config, data_dir, lrs, alphas, betas, console)
-        records = _run_grid(points, data_dir, output, workers, console)
+        records = grid_search(config, place, lrs=lrs, alphas=alphas, betas=betas)
     else:
-        records = _run_optuna(config, trials, data_dir, output, workers, console)
+        records = optuna_search(config, place, trials=trials)
     best = ranked(records)
     if not best:
         reason = next((record["reason"] for record in records), "there was nothing to try")
@@ -78,55 +72,6 @@ def show_tune(
     console.print(f"for fcco train --config: {output / 'best.toml'}", soft_wrap=True, markup=False)
     words = " ".join(f"{key}={getattr(found, key):g}" for key in tuned_keys(found.method))
     console.print(f"best: {words} held-out AUC {winner['auc']:.4f}", soft_wrap=True, markup=False)
-
-
-def _grid(
-    config: Config,
-    data_dir: Path | None,
-    lrs: Sequence[float],
-    alphas: Sequence[float],
-    betas: Sequence[float],
-    console: Console,
-) -> list[Config]:
-    """The settings of the grid; says which are left out."""
-    blocks = None
-    if doubtful := [beta for beta in betas if refusal(replace(config, beta=beta))]:
-        # It depends on the data, which is read for this alone.
-        blocks = load_problem(config, data_dir).objective.num_blocks
-        for beta in doubtful:
-            if why := refusal(replace(config, beta=beta), blocks):
-                console.print(f"left out beta={beta:g}: {why}", soft_wrap=True, markup=False)
-    return grid(config, lrs=lrs, alphas=alphas, betas=betas, num_blocks=blocks)
-
-
-def _run_grid(
-    points: list[Config],
-    data_dir: Path | None,
-    output: Path,
-    workers: int | None,
-    console: Console,
-) -> list[Record]:
-    results = Results(output / "runs.jsonl")
-    scratch = output / "unfinished-runs"
-    jobs = [RunJob(point, data_dir, scratch) for point in points if point.name not in results]
-    run_jobs(jobs, run_job, results, console=console, workers=workers, what="tuning")
-    shutil.rmtree(scratch, ignore_errors=True)  # all of it is in the results
-    return [results.records[point.name] for point in points if point.name in results]
-
-
-def _run_optuna(
-    config: Config,
-    trials: int,
-    data_dir: Path | None,
-    output: Path,
-    workers: int | None,
-    console: Console,
-) -> list[Record]:
-    results = Results(output / "trials.jsonl")  # with curves; which trials are over, the study says
-    jobs = trials_to_run(config, trials=trials, output=output, data_dir=data_dir)
-    run_jobs(jobs, run_trial, results, console=console, workers=workers, what="tuning")
-    shutil.rmtree(output / "unfinished-trials", ignore_errors=True)
-    return finished_trials(config, output)
 
 
 def _table(config: Config, best: list[Record], records: list[Record]) -> Table:

@@ -25,9 +25,9 @@ def resnet(make: str, shape: tuple[int, ...], outputs: int, *, small: bool) -> n
 
 def densenet121(shape: tuple[int, ...], outputs: int, *, small: bool) -> nn.Module:
     """DenseNet-121; ``small``: with a stem for small images."""
-    from monai.networks import nets
+    from monai.networks.nets import DenseNet121  # type: ignore[attr-defined]
 
-    network: Any = nets.densenet121(spatial_dims=2, in_channels=shape[0], out_channels=outputs)
+    network: Any = DenseNet121(spatial_dims=2, in_channels=shape[0], out_channels=outputs)
     if small:  # its stem cannot be chosen
         network.features.conv0 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
         network.features.pool0 = nn.Identity()

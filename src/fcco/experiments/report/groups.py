@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fcco.experiments.reproduction.naming import contender, grouped, in_order
+from fcco.experiments.presentation.naming import contender, grouped, in_order
 from fcco.experiments.runs import Record
 
 __all__ = ["Group", "groups"]

@@ -10,11 +10,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from fcco.experiments.presentation.naming import grouped, in_order
 from fcco.experiments.report.groups import groups
 from fcco.experiments.report.parts import facts, figure, listing, statuses
 from fcco.experiments.report.plots import Found, curves_figure, profiles_figure
 from fcco.experiments.report.tables import table
-from fcco.experiments.reproduction.naming import grouped, in_order
 from fcco.experiments.runs import Record
 
 __all__ = ["write_report"]

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from fcco.experiments.presentation.naming import contender
 from fcco.experiments.report.plots import BUTTONS
-from fcco.experiments.reproduction.naming import contender
 from fcco.experiments.runs import Record
 
 __all__ = ["facts", "figure", "listing", "statuses"]

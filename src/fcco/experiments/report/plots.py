@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from fcco.experiments.profiles import Curve, costs, profile
-from fcco.experiments.report.averages import MeanCurve, mean_curve
+from fcco.experiments.presentation.curves import mean_curve
+from fcco.experiments.presentation.naming import QUANTITIES
+from fcco.experiments.presentation.profiles import Curve, costs, profile
 from fcco.experiments.report.groups import Group
 from fcco.experiments.report.looks import look
-from fcco.experiments.reproduction.naming import QUANTITIES
 from fcco.experiments.runs import AXES
 
 __all__ = ["BUTTONS", "curves_figure", "profiles_figure"]
@@ -56,12 +56,12 @@ def profiles_figure(by_data: Found) -> dict[str, Any] | None:
     for x in AXES:
         for y in QUANTITIES:
             curves = {
-                data: {label: _pair(mean_curve(of[label].measured, x, y)) for label in shared}
+                data: {label: _pair(of[label], x, y) for label in shared}
                 for data, of in named.items()
             }
             solved = profile(costs(curves, lower_is_better=y == "objective"))
             for label, (taus, fractions) in solved.items():
-                drawn[label][x][y] = _numbers(MeanCurve(taus, fractions, []))
+                drawn[label][x][y] = _numbers(taus, fractions, [])
     return {
         "kind": "profiles",
         "name": "profiles",
@@ -73,15 +73,21 @@ def profiles_figure(by_data: Found) -> dict[str, Any] | None:
 
 
 def _curves(group: Group) -> dict[str, dict[str, Any]]:
-    return {x: {y: _numbers(mean_curve(group.measured, x, y)) for y in QUANTITIES} for x in AXES}
+    return {x: {y: _numbers(*_listed(group, x, y)) for y in QUANTITIES} for x in AXES}
 
 
-def _pair(curve: MeanCurve) -> Curve:
-    return curve.x, curve.mean
+def _listed(group: Group, x: str, y: str) -> list[list[float]]:
+    grid, mean, sd = (part.tolist() for part in mean_curve(group.measured, x, y))
+    return [grid, mean, sd if len(group.measured) > 1 else []]
 
 
-def _numbers(curve: MeanCurve) -> dict[str, list[float]]:
-    lists = {"x": curve.x, "mean": curve.mean, "sd": curve.deviation}
+def _pair(group: Group, x: str, y: str) -> Curve:
+    grid, mean, _ = _listed(group, x, y)
+    return grid, mean
+
+
+def _numbers(x: list[float], mean: list[float], sd: list[float]) -> dict[str, list[float]]:
+    lists = {"x": x, "mean": mean, "sd": sd}
     return {key: [float(f"{v:.6g}") for v in values] for key, values in lists.items()}
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fcco.experiments.profiles import costs, profile
-from fcco.experiments.reproduction.curves import mean_curve
-from fcco.experiments.reproduction.figures import plot_axes, plot_panels, plot_profiles
-from fcco.experiments.reproduction.naming import contender, grouped
-from fcco.experiments.reproduction.tables import markdown_table
+from fcco.experiments.presentation.curves import mean_curve
+from fcco.experiments.presentation.figures import plot_axes, plot_panels, plot_profiles
+from fcco.experiments.presentation.naming import contender, grouped
+from fcco.experiments.presentation.profiles import costs, profile
+from fcco.experiments.presentation.tables import markdown_table
 from fcco.experiments.runs import Record
 from fcco.experiments.training.journal import write_text
 

@@ -14,7 +14,7 @@ from fcco.experiments.training.files import write_bytes
 
 __all__ = ["Checkpoints"]
 
-_NAME = re.compile(r"step-(\d+)-([0-9a-f]{8})\.pt")
+_NAME = re.compile(r"step-\d+-[0-9a-f]{8}\.pt")
 
 
 class Checkpoints:
@@ -64,30 +64,27 @@ class Checkpoints:
 
     def _tidy(self, newest: Path) -> None:
         """Remove all but ``newest`` and those before it that are to be kept."""
-        found = self._newest_first()
         # What claims to be later was passed over when the run went on from an earlier one: it is
         # spoiled, and must not take the place of one that is not.
-        later, earlier = found[: found.index(newest)], found[found.index(newest) + 1 :]
-        same = [path for path in earlier if _step(path) == _step(newest)]
-        older = [path for path in earlier if _step(path) < _step(newest)]
-        for path in (*later, *same, *older[self.keep - 1 :]):
+        found = self._newest_first()
+        older = [path for path in found if _step(path) < _step(newest)]
+        for path in set(found) - {newest, *older[: self.keep - 1]}:
             path.unlink(missing_ok=True)
         for left in self.directory.glob(".writing-*"):
             left.unlink(missing_ok=True)  # of a process that was killed while it wrote
 
     def _newest_first(self) -> list[Path]:
-        return sorted(self.directory.glob("step-*.pt"), reverse=True)
+        found = filter(lambda path: _NAME.fullmatch(path.name), self.directory.glob("step-*.pt"))
+        return sorted(found, reverse=True)
 
 
 def _step(path: Path) -> int:
-    named = _NAME.fullmatch(path.name)
-    return int(named[1]) if named else -1
+    return int(path.name.split("-")[1])
 
 
 def _read(path: Path, device: str) -> dict[str, Any]:
     data = path.read_bytes()
-    named = _NAME.fullmatch(path.name)
-    if named is None or zlib.crc32(data) != int(named[2], 16):
+    if not path.name.endswith(f"-{zlib.crc32(data):08x}.pt"):
         raise ValueError("its bytes are not those that were written")
     try:
         with warnings.catch_warnings():

@@ -1,5 +1,6 @@
 """The training engine: steps until the budget is used up, looks, checkpoints, resumption."""
 
+import io
 import json
 import shutil
 import time
@@ -16,9 +17,11 @@ from fcco.experiments.training.checkpoints import Checkpoints
 from fcco.experiments.training.compositional import Compositional
 from fcco.experiments.training.config import Config
 from fcco.experiments.training.diagnostics import diagnose
+from fcco.experiments.training.directory import check_free, claim
 from fcco.experiments.training.divergence import Diverged, advice
+from fcco.experiments.training.files import write_bytes, write_text
 from fcco.experiments.training.interruption import Interruption
-from fcco.experiments.training.journal import Journal, write_text
+from fcco.experiments.training.journal import Journal
 from fcco.experiments.training.learner import Learner
 from fcco.experiments.training.ordinary import CrossEntropy, MinMax
 from fcco.experiments.training.problem import Problem, load_problem
@@ -74,7 +77,7 @@ class Training:
         self.config, self.output = config, output
         self.tensorboard, self.checkpoint_seconds = tensorboard, checkpoint_seconds
         if output is not None:
-            _claim(output, config)
+            check_free(output, config)
         self.problem = load_problem(config, data_dir) if problem is None else problem
         self.model = self.problem.network(config)
         self.learner = _learner(config, self.problem, self.model)
@@ -84,6 +87,8 @@ class Training:
         self.curve: list[dict[str, Any]] = []
         self.signal: int | None = None
         """Of the signal that interrupted the last ``run``."""
+        if output is not None:
+            claim(output, config)  # last: a config that cannot run must not keep the place
 
     @property
     def fraction(self) -> float:
@@ -113,6 +118,22 @@ class Training:
         journal = None
         if self.output is not None:
             journal = Journal(self.output, self.curve, tensorboard=self.tensorboard)
+        try:
+            self._train(journal, report, wish)
+        finally:
+            if journal is not None:
+                journal.close()
+        self.signal = wish.signal if self.fraction < 1 else None
+        self.save()
+        record = self.record("running" if self.signal else "finished")
+        if self.output is not None and not self.signal:
+            weights = io.BytesIO()
+            torch.save(self.model.state_dict(), weights)
+            write_bytes(self.output / "model.pt", weights.getbuffer())
+            write_text(self.output / "record.json", json.dumps(record) + "\n")
+        return record
+
+    def _train(self, journal: Journal | None, report: Report, wish: Interruption) -> None:
         if not self.curve:
             self._look(journal)
             self.save()  # so that there is always one to go back to
@@ -125,7 +146,7 @@ class Training:
             try:
                 self.learner.step()
             except FloatingPointError as error:
-                raise self._diverged(str(error)) from error
+                raise self._diverged(self.step + 1, str(error)) from error
             self.seconds += time.process_time() - started
             self.step += 1
             looked = self.fraction >= len(self.curve) / self.config.evaluations
@@ -141,15 +162,6 @@ class Training:
             if now - saved > self.checkpoint_seconds:
                 self.save()
                 saved = time.monotonic()
-        self.signal = wish.signal if self.fraction < 1 else None
-        self.save()
-        if journal is not None:
-            journal.close()
-        record = self.record("running" if self.signal else "finished")
-        if self.output is not None and not self.signal:
-            torch.save(self.model.state_dict(), self.output / "model.pt")
-            write_text(self.output / "record.json", json.dumps(record) + "\n")
-        return record
 
     @torch.no_grad()
     def _look(self, journal: Journal | None) -> None:
@@ -171,7 +183,7 @@ class Training:
             look["auc"] = macro_auroc(scores, problem.test_labels)
             look["ap"] = macro_average_precision(scores, problem.test_labels)
         else:
-            raise self._diverged("the network's outputs are not finite")
+            raise self._diverged(self.step, "the network's outputs are not finite")
         if self.config.diagnostics and isinstance(learner, Compositional):
             look |= diagnose(learner.opt, self.model, problem.train, problem.objective)
         self.curve.append(look)
@@ -216,8 +228,8 @@ class Training:
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
         torch.set_rng_state(state["rng"].cpu())
 
-    def _diverged(self, what: str) -> Diverged:
-        reason = f"diverged at step {self.step + 1}: {what}; {advice(self.config)}"
+    def _diverged(self, step: int, what: str) -> Diverged:
+        reason = f"diverged at step {step}: {what}; {advice(self.config)}"
         if self.output is not None:
             record = self.record("diverged", reason)
             write_text(self.output / "record.json", json.dumps(record) + "\n")
@@ -230,27 +242,6 @@ def _learner(config: Config, problem: Problem, model: torch.nn.Module) -> Learne
     if config.method == "min-max":
         return MinMax(config, problem, model)
     return Compositional(config, problem, model)
-
-
-def _claim(output: Path, config: Config) -> None:
-    """Make the directory this config's, or say what of another run is in it."""
-    file = output / "config.json"
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        if not file.exists():
-            write_text(file, json.dumps(config.as_record(), indent=1) + "\n")
-            return
-        there = json.loads(file.read_text())
-    except OSError as error:
-        raise OSError(f"cannot write to {output}: {error.strerror or error}") from error
-    mine = config.as_record()
-    differing = [key for key in mine if there.get(key) != mine[key]]
-    if differing:
-        key = differing[0]
-        raise ValueError(
-            f"{output} holds another run ({key} is {there.get(key)!r} there, {mine[key]!r} here): "
-            "name another output, or remove it"
-        )
 
 
 def clear(output: Path) -> None:

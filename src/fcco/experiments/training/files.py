@@ -1,5 +1,6 @@
 """Files that are there whole or not at all, whatever happens while they are written."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -19,10 +20,8 @@ def write_bytes(path: Path, data: bytes | memoryview, *, beside: Path | None = N
             os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError:
-        try:
+        with contextlib.suppress(OSError):  # what went wrong first is what to tell
             beside.unlink(missing_ok=True)
-        except OSError:
-            pass  # what went wrong first is what to tell
         raise
     sync(path.parent)
 

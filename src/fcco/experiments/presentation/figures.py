@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fcco.experiments.reproduction.canvas import make_canvas, save, scale_as_log
-from fcco.experiments.reproduction.curves import mean_curve
-from fcco.experiments.reproduction.naming import QUANTITIES, contender, grouped
-from fcco.experiments.reproduction.styles import Style, styles
+from fcco.experiments.presentation.canvas import make_canvas, save, scale_as_log
+from fcco.experiments.presentation.curves import check_seeds, mean_curve
+from fcco.experiments.presentation.naming import QUANTITIES, contender, grouped
+from fcco.experiments.presentation.styles import Style, styles
 from fcco.experiments.runs import AXES, Record
 
 __all__ = ["plot_axes", "plot_panels", "plot_profiles"]
@@ -74,7 +74,7 @@ def plot_profiles(
 ) -> None:
     """Performance profiles: by contender, factors and the share of problems solved within each.
 
-    ``profiles`` is what ``fcco.experiments.profiles.profile`` returns.
+    ``profiles`` is what ``fcco.experiments.presentation.profiles.profile`` returns.
     """
     looks = styles(profiles)
     xlabel = f"{AXES[cost]}: multiple of the best contender's"
@@ -96,6 +96,7 @@ def _draw(
     """Where the axis should begin: under all lines, or under what a metric is after the start."""
     bottom = math.inf
     for label, runs in grouped(records, by).items():
+        check_seeds(runs)
         grid, mean, sd = mean_curve(runs, x, y)
         if not len(grid):
             continue

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fcco.experiments.reproduction.curves import Final, at_equal, final
-from fcco.experiments.reproduction.naming import contender, grouped, in_order, short
+from fcco.experiments.presentation.curves import Final, at_equal, final
+from fcco.experiments.presentation.naming import contender, grouped, in_order, short
 from fcco.experiments.runs import Record
 
 __all__ = ["Table", "markdown_table", "rich_rows"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fcco.experiments.reproduction.naming import short
+from fcco.experiments.presentation.naming import short
 
 __all__ = ["make_canvas", "save", "scale_as_log"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from fcco.experiments.reproduction.naming import CONTENDERS, in_order
+from fcco.experiments.presentation.naming import CONTENDERS, in_order
 
 __all__ = ["Style", "styles"]
 

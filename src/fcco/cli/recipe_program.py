@@ -1,0 +1,68 @@
+"""The program that runs a recipe for given sizes."""
+
+import inspect
+from collections.abc import Mapping
+
+from fcco.schedules import RECIPES, Recipe
+
+__all__ = ["arguments", "build", "lines_to_run", "told"]
+
+
+def lines_to_run(label: str, sizes: Mapping[str, float]) -> str:
+    """A program that runs a recipe, on data to be replaced by one's own.
+
+    Args:
+        label: see ``RECIPES``.
+        sizes: m, B1, T, n, mu and epsilon.
+    """
+    given = told(arguments(label, sizes))
+    m, blocks = int(sizes["m"]), int(sizes["B1"])
+    snapshot = """    if driver.snapshot_due:
+        driver.opt.snapshot(fcco.data.exact_pass(model, data, objective))
+"""
+    return f"""import torch
+import fcco
+from fcco.schedules import RECIPES, Driver
+
+recipe = RECIPES["{label}"]({given})
+# Your data here: N samples, and for each whether it is a positive of each of the m tasks.
+inputs = torch.randn(400, 20)
+data = fcco.data.TaskData(inputs, inputs @ torch.randn(20, {m}) > 0)
+objective = fcco.objectives.MultiTaskAUC(num_tasks={m})
+model = torch.nn.Linear(20, {m})
+loader = fcco.data.block_loader(
+    data, objective, blocks_per_step={blocks}, samples_per_block=32, num_steps=recipe.num_steps
+)
+driver = Driver.build(recipe, model.parameters(), objective)
+for batch in loader:
+{snapshot if build(label, sizes).method.anchored else ""}\
+    driver.opt.step(lambda: objective.inner(model, batch))
+    driver.step()
+driver.finish()
+"""
+
+
+def arguments(label: str, sizes: Mapping[str, float]) -> dict[str, float]:
+    """Those of the sizes that the theorem asks for.
+
+    Examples:
+        >>> arguments("new:2", {"m": 10, "B1": 5, "T": 100, "n": 50})
+        {'m': 10, 'B1': 5, 'T': 100}
+    """
+    wanted = inspect.signature(RECIPES[label]).parameters
+    return {name: value for name, value in sizes.items() if name in wanted}
+
+
+def build(label: str, sizes: Mapping[str, float]) -> Recipe:
+    """The recipe for the sizes that it asks for."""
+    return RECIPES[label](**arguments(label, sizes))
+
+
+def told(sizes: Mapping[str, float]) -> str:
+    """The sizes as arguments.
+
+    Examples:
+        >>> told({"m": 10, "mu": 0.1})
+        'm=10, mu=0.1'
+    """
+    return ", ".join(f"{name}={value}" for name, value in sizes.items())

@@ -1,0 +1,1 @@
+"""Runs shown to people: names, mean curves, tables, figures and performance profiles."""

@@ -1,0 +1,92 @@
+"""Running ``fcco`` as a user would, and reading what a run has left."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from fcco import cli
+
+SMALL = ("--network", "linear", "--steps", "20", "--evaluations", "2", "--no-tensorboard")
+"""A run of a moment."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(capsys, *words):
+    """``fcco words`` in this process, through the same door as the command."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        patch.setattr(sys, "argv", ["fcco", *map(str, words)])
+        patch.setattr("warnings.showwarning", None)  # which the command sets; undone at the end
+        patch.setenv("COLUMNS", "300")
+        ended = stack.enter_context(pytest.raises(SystemExit))
+        capsys.readouterr()
+        cli.main()
+    code, said = ended.value.code, capsys.readouterr()
+    if isinstance(code, str):  # sys.exit("...") prints it on the way out
+        return Done(1, said.out, said.err + code + "\n")
+    return Done(code or 0, said.out, said.err)
+
+
+def start(directory, *words, **environment):
+    """``fcco words`` as a process in ``directory``, with nothing read ahead of the clock."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "fcco", *map(str, words)],
+        cwd=directory,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "300"} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process, *, seconds=120):
+    """Wait for it."""
+    out, err = process.communicate(timeout=seconds)
+    return Done(process.returncode, out, err)
+
+
+def wait_for_step(output, step, *, seconds=90):
+    """Until the run in ``output`` has a checkpoint of this step or a later one."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if any(found >= step for found in saved_steps(output)):
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"no checkpoint of step {step} in {output} after {seconds} s")
+
+
+def saved_steps(output):
+    """Of the checkpoints that are there."""
+    return sorted(int(path.name.split("-")[1]) for path in output.glob("checkpoints/step-*.pt"))
+
+
+def looks(output):
+    """The lines of metrics.jsonl without what a clock decides."""
+    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def assert_same_run(one, two):
+    """Bit-identical weights, the same looks, and each step looked at once."""
+    left, right = (torch.load(path / "model.pt", weights_only=True) for path in (one, two))
+    assert left.keys() == right.keys()
+    for name in left:
+        assert torch.equal(left[name], right[name]), f"{name} differs"
+    assert looks(one) == looks(two)
+    steps = [look["step"] for look in looks(one)]
+    assert steps == sorted(set(steps))
+    assert steps[0] == 0

@@ -1,0 +1,151 @@
+"""However a run is stopped, the same command goes on and ends as if nothing had been."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli.command import assert_same_run, finish, looks, saved_steps, start, wait_for_step
+from cli.storm import PLACES
+
+from fcco.experiments.training import Config, Training
+from fcco.experiments.training.config import BASELINES, METHODS
+
+STEPS = 100
+SETTINGS = {"steps": STEPS, "evaluations": 5, "samples_per_block": 8}
+KILLS = {"msvrm-v2": 24, "msvrm-v3": 8, "cross-entropy": 8, "min-max": 8}
+"""In the fast suite: 24 on a network with BatchNorm and Adam's state, fewer on the others."""
+
+
+def settings(method):
+    update = "plain" if method == "min-max" else "adam"
+    return SETTINGS | {"method": method, "update": update, "snapshot_every": 7}
+
+
+def rage(directory, kills):
+    """Run the storm over several methods, in a process of its own."""
+    orders = [
+        {
+            "config": settings(method),
+            "output": str(directory / method),
+            "kills": count,
+            "seed": seed,
+            "longest": 0.25,
+        }
+        for seed, (method, count) in enumerate(kills.items())
+    ]
+    storm = Path(__file__).with_name("storm.py")
+    done = subprocess.run(
+        [sys.executable, str(storm), json.dumps(orders)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(zip(kills, json.loads(done.stdout), strict=True))
+
+
+@pytest.fixture(scope="module")
+def stormy(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("storm")
+    return directory, rage(directory, KILLS)
+
+
+@pytest.mark.parametrize("method", KILLS)
+def test_a_storm_of_kills_changes_nothing(stormy, method):
+    directory, reports = stormy
+    report = reports[method]
+    assert report["calm"] == report["exit"] == 0, report
+    assert report["kills"] == KILLS[method], report
+    if method == "msvrm-v2":
+        missed = [place for place in ("a moment", *PLACES) if not report["where"][place]]
+        assert not missed, "each of these places was to be hit"
+    assert_same_run(directory / method / "calm", directory / method / "stormy")
+    assert looks(directory / method / "stormy")[-1]["step"] == STEPS
+    left = [path.name for path in (directory / method / "stormy").rglob(".*")]
+    assert not left, "files of killed processes are still there"
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_of_every_method(tmp_path):
+    kills = dict.fromkeys(METHODS + BASELINES, 100)
+    for method, report in rage(tmp_path, kills).items():
+        assert report["exit"] == 0, (method, report)
+        assert report["kills"] == 100, (method, report)
+        assert_same_run(tmp_path / method / "calm", tmp_path / method / "stormy")
+
+
+def reference(output, method):
+    """The run in this process, not interrupted."""
+    record = Training(Config.of(settings(method)), output=output).run()
+    assert record["status"] == "finished"
+    return output
+
+
+def words(method, *more):
+    flags = [f"--set={key}={value}" for key, value in settings(method).items()]
+    return ["train", *flags, "--output", "run", "--no-tensorboard", "--checkpoint-every=0", *more]
+
+
+def test_the_command_killed_twice(tmp_path):
+    chance, run = random.Random(0), tmp_path / "run"
+    for least in (1, STEPS // 2):
+        process = start(tmp_path, *words("msvrm-v2"))
+        wait_for_step(run, least)
+        time.sleep(chance.uniform(0, 0.1))
+        process.kill()
+        assert finish(process).code == -signal.SIGKILL
+        assert not (run / "model.pt").exists(), "it was killed too late to show anything"
+    assert finish(start(tmp_path, *words("msvrm-v2"))).code == 0
+    assert_same_run(run, reference(tmp_path / "calm", "msvrm-v2"))
+
+
+def test_signals_in_the_middle_of_a_snapshot_period(tmp_path):
+    run, stops = tmp_path / "run", []
+    for number, least in ((signal.SIGTERM, 9), (signal.SIGINT, STEPS // 2)):
+        process = start(tmp_path, *words("msvrm-v3"))
+        wait_for_step(run, least)
+        process.send_signal(number)
+        done = finish(process)
+        assert done.code == 128 + number
+        (stop,) = saved_steps(run)[-1:]
+        said = f"{number.name}: saved at step {stop}; the same command goes on from here"
+        assert said in done.err
+        assert "Traceback" not in done.err
+        assert not done.out, "there are no scores yet"
+        stops.append(stop)
+    assert stops[0] < stops[1] < STEPS
+    done = finish(start(tmp_path, *words("msvrm-v3")))
+    assert done.code == 0
+    assert done.out.splitlines()[-2].startswith("test AUC 0.")
+    assert_same_run(run, reference(tmp_path / "calm", "msvrm-v3"))
+
+
+def test_a_stop_at_every_place_of_a_snapshot_period(tmp_path):
+    output, steps = tmp_path / "run", []
+
+    class Stopped(Training):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            self.step_of_learner, self.learner.step = self.learner.step, self.step_and_stop
+
+        def step_and_stop(self):
+            value = self.step_of_learner()
+            signal.raise_signal(signal.SIGTERM)
+            return value
+
+    config = Config.of(settings("msvrm-v3"))
+    for _ in range(2 * config.snapshot_every):
+        training = Stopped(config, output=output)
+        record = training.run()
+        assert (record["status"], training.signal) == ("running", signal.SIGTERM)
+        steps.append(training.step)
+    assert steps == list(range(1, len(steps) + 1)), "each start takes one step and stops"
+    assert Training(config, output=output).run()["status"] == "finished"
+    assert_same_run(output, reference(tmp_path / "calm", "msvrm-v3"))
