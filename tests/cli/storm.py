@@ -98,10 +98,9 @@ def storm(config, output, *, kills, seed, longest):
     for attempt in range(4 * kills):
         if dead == kills:
             break
-        place = ("a moment", *PLACES)[attempt % (1 + len(PLACES))]
-        if chance.random() < 0.4:
-            place = "a moment"
-        trap = None if place == "a moment" else (place, chance.randint(1, 9), chance.random() < 0.5)
+        place = PLACES[attempt // 2 % len(PLACES)] if attempt % 2 else "a moment"
+        calls = chance.randint(1, 2 if place == "look" else 9)  # few, not to get to the end
+        trap = None if place == "a moment" else (place, calls, chance.random() < 0.5)
         process = child(config, problem, output, trap)
         if place == "a moment":
             time.sleep(chance.uniform(0.0, longest))

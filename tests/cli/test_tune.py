@@ -6,7 +6,6 @@ from itertools import product
 
 import optuna
 import pytest
-import torch
 
 from fcco.cli.tune import show_tune
 from fcco.data import load_classes
@@ -16,7 +15,6 @@ from fcco.experiments.training.compositional import Compositional
 from fcco.experiments.training.problem import load_problem
 from fcco.experiments.tuning_study import open_study
 from fcco.experiments.tuning_trial import run_trial, trials_to_run
-from fcco.objective import Objective
 
 TINY = Config(network="linear", steps=10, evaluations=5, samples_per_block=8)
 PAPER_LRS, PAPER_WEIGHTS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2), (0.1, 0.5, 0.9, 1.0)
@@ -63,8 +61,8 @@ def test_grid_leaves_out_exactly_what_the_optimizer_refuses(blocks):
 
 
 def test_grid_chooses_the_best_of_its_records_and_resumes(tmp_path, capsys):
-    config = Config.of(TINY.as_record() | {"gamma": "theory", "update": "plain"})
-    grids = {"lrs": (0.1, 3.0, 1e300), "alphas": (0.5,), "betas": (0.1, 1.0)}
+    config = Config.of(TINY.as_record() | {"gamma": "theory"})
+    grids = {"lrs": (1e-3, 0.1, 3e38), "alphas": (0.5,), "betas": (0.1, 1.0)}
     tune(tmp_path, config, **grids)
     shown = capsys.readouterr().out
     records = lines_of(tmp_path / "runs.jsonl")
@@ -186,8 +184,7 @@ def test_tuning_sees_a_part_of_the_training_set_and_nothing_of_the_test_set():
     assert not held_out & fitted
     assert not held_out & pixels(test.inputs)
     assert len(problem.test_inputs) == round(0.2 * len(train))
-    assert isinstance(problem.objective, Objective)
-    assert torch.equal(problem.test_labels.sum(0).gt(20), torch.ones(10).bool())
+    assert (problem.test_labels.sum(0) > 20).all(), "every class has its share"
 
 
 def test_what_cannot_be_done_is_said_before_anything_runs(tmp_path):

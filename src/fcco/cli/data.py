@@ -33,7 +33,7 @@ def show_data(data_dir: Path | None) -> None:
     sets = available(data_dir)
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     for heading in ("name", "kind", "found", "train + test", "used by"):
-        table.add_column(heading, no_wrap=heading in ("name", "kind"))
+        table.add_column(heading, no_wrap=heading in ("name", "kind"), overflow="fold")
     for found in sets:
         there = "[dim]missing[/dim]" if found.path is None else _completeness(found)
         table.add_row(found.name, found.kind, there, sizes(found), uses(found.name))
@@ -59,8 +59,8 @@ def sizes(found: Found) -> str:
     try:
         shapes = npz_shapes(found.path)
         (train, *shape), (test, *_) = shapes["x_train"], shapes["x_test"]
-    except (KeyError, ValueError) as error:
-        return f"cannot be read: {error}"
+    except (KeyError, ValueError):
+        return "cannot be read"  # loading it says why
     text = f"{train:,} + {test:,} of {' x '.join(map(str, shape))}"
     if found.kind == "ranking" and "q_train" in shapes:
         text += f", {shapes['q_train'][0]:,} + {shapes['q_test'][0]:,} queries"

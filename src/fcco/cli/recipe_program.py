@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 
+from fcco.methods.method import SlopeAt
 from fcco.schedules import RECIPES, Recipe
 
 __all__ = ["arguments", "build", "lines_to_run", "told"]
@@ -17,6 +18,9 @@ def lines_to_run(label: str, sizes: Mapping[str, float]) -> str:
     """
     given = told(arguments(label, sizes))
     m, blocks = int(sizes["m"]), int(sizes["B1"])
+    method = build(label, sizes).method
+    paired = method.slope_at is SlopeAt.PAIR
+    objective = f"MultiTaskGap({m}, paired=True)" if paired else f"MultiTaskAUC({m})"
     snapshot = """    if driver.snapshot_due:
         driver.opt.snapshot(fcco.data.exact_pass(model, data, objective))
 """
@@ -28,14 +32,14 @@ recipe = RECIPES["{label}"]({given})
 # Your data here: N samples, and for each whether it is a positive of each of the m tasks.
 inputs = torch.randn(400, 20)
 data = fcco.data.TaskData(inputs, inputs @ torch.randn(20, {m}) > 0)
-objective = fcco.objectives.MultiTaskAUC(num_tasks={m})
+objective = fcco.objectives.{objective}
 model = torch.nn.Linear(20, {m})
 loader = fcco.data.block_loader(
     data, objective, blocks_per_step={blocks}, samples_per_block=32, num_steps=recipe.num_steps
 )
 driver = Driver.build(recipe, model.parameters(), objective)
 for batch in loader:
-{snapshot if build(label, sizes).method.anchored else ""}\
+{snapshot if method.anchored else ""}\
     driver.opt.step(lambda: objective.inner(model, batch))
     driver.step()
 driver.finish()

@@ -1,6 +1,7 @@
 """One run of a comparison, in a process of its own."""
 
 import re
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -36,7 +37,7 @@ def _read_once(job: RunJob) -> Problem:
 
 def run_job(job: RunJob) -> Record:
     """Run to the end; divergence is a result, an interruption leaves a checkpoint to go on from."""
-    output = job.scratch / re.sub(r"[^A-Za-z0-9=.-]+", "_", job.config.name)
+    output = job.scratch / _directory(job.config.name)
     training = Training(job.config, output=output, problem=_read_once(job))
     try:
         record = training.run()
@@ -44,4 +45,18 @@ def run_job(job: RunJob) -> Record:
         record = training.record("diverged", str(error))
     if record["status"] != "running":
         clear(output)
+    record["curve"] = [
+        {key: _short(value) for key, value in look.items()} for look in record["curve"]
+    ]
     return record
+
+
+def _directory(name: str) -> str:
+    """A name that every file system takes: the beginning of the run's, and a checksum of it all."""
+    words = re.sub(r"[^A-Za-z0-9=.-]+", "_", name)[:80]
+    return f"{words}-{zlib.crc32(name.encode()):08x}"
+
+
+def _short(value: float) -> float:
+    """Six digits of what is not a count: more than a figure shows, in files that are kept."""
+    return value if isinstance(value, int) else float(f"{value:.6g}")
