@@ -6,12 +6,15 @@ import typer
 
 from fcco import __version__
 from fcco.cli.compare import compare
+from fcco.cli.data import data
 from fcco.cli.demo import demo
 from fcco.cli.rates import rates
+from fcco.cli.recipes import recipes
 from fcco.cli.report import report
 from fcco.cli.reproduce import reproduce
 from fcco.cli.study import study
 from fcco.cli.train import train
+from fcco.cli.tune import tune
 
 __all__ = ["app"]
 
@@ -42,10 +45,13 @@ def _common(
 
 for command in (
     demo,
+    data,
     train,
     compare,
+    tune,
     reproduce,
     report,
+    recipes,
     rates,
     study,
 ):

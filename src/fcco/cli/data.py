@@ -7,6 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fcco.cli.options import DataDir
 from fcco.cli.study import REAL_DATA
 from fcco.data import Found, available
 from fcco.data.catalogue import STEMS
@@ -14,7 +15,7 @@ from fcco.data.headers import npz_shapes
 from fcco.data.official_layouts import LAYOUTS
 from fcco.experiments.reproduction.scales import PAPER_SETS
 
-__all__ = ["show_data", "sizes", "uses"]
+__all__ = ["data", "show_data", "sizes", "uses"]
 
 DIGITS = "1,437 + 360 of 8 x 8"
 
@@ -98,3 +99,8 @@ def _remedy(found: Found) -> str:
     if found.name == "digits":
         return note
     return f"{note}, and put into the directory {'; or '.join(files)}"
+
+
+def data(data_dir: DataDir = None) -> None:
+    """Which data sets are there, which are missing, and where to put them."""
+    show_data(data_dir)

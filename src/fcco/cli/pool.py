@@ -56,7 +56,7 @@ def run_jobs(
             ProcessPoolExecutor(count, mp_context=context, initializer=_begin) as pool,
         ):
             task = progress.add_task(what, total=len(jobs))
-            futures = [pool.submit(work, job) for job in jobs]
+            futures = [pool.submit(_do, work, job) for job in jobs]
             try:
                 for future in as_completed(futures):
                     record = future.result()
@@ -77,6 +77,14 @@ def run_jobs(
 
 def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _do(work: Callable[[Job], dict[str, Any]], job: Job) -> dict[str, Any]:
+    record = work(job)
+    if record.get("status") == "running":
+        # It was told to end and has saved itself; the job it would take up next was not.
+        os.kill(os.getpid(), signal.SIGTERM)
+    return record
 
 
 def _begin() -> None:

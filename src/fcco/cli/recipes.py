@@ -4,7 +4,9 @@ import difflib
 import inspect
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +16,7 @@ from fcco.coefficients import gamma_theory
 from fcco.methods.method import SlopeAt
 from fcco.schedules import RECIPES, Recipe, stagewise
 
-__all__ = ["show_recipes"]
+__all__ = ["recipes", "show_recipes"]
 
 
 def show_recipes(
@@ -108,3 +110,18 @@ def _coefficients(recipe: Recipe, sizes: Mapping[str, float]) -> Table:
         stage = recipe.locate(t)[0] + 1
         table.add_row(f"{t:,}", f"{stage}", f"{at.lr:.4g}", f"{at.alpha:.4g}", *row)
     return table
+
+
+def recipes(
+    label: Annotated[
+        str | None, typer.Argument(help="A theorem by its label, such as thm:4.")
+    ] = None,
+    m: Annotated[int, typer.Option(min=1, help="Blocks.")] = 100,
+    blocks: Annotated[int, typer.Option(min=1, help="B1, of them a step.")] = 10,
+    horizon: Annotated[int, typer.Option(min=1, help="T, the number of steps.")] = 10_000,
+    inner_size: Annotated[
+        int, typer.Option(min=1, help="n, inner samples of a block (finite sums).")
+    ] = 100,
+) -> None:
+    """The paper's theorems as recipes: what each is for, and its coefficients for your m, B1, T."""
+    show_recipes(label, m=m, blocks=blocks, horizon=horizon, inner_size=inner_size)

@@ -3,20 +3,25 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fcco.cli.options import ConfigFile, DataDir, Settings, Workers, make_config, names
 from fcco.cli.searching import Place, grid_search, optuna_search
 from fcco.data.catalogue import choose, resolve
 from fcco.experiments.best import as_toml, ranked
+from fcco.experiments.networks import NETWORKS
 from fcco.experiments.runs import Record, contender_name
 from fcco.experiments.search import LRS, WEIGHTS, for_tuning, tuned_keys
 from fcco.experiments.training import Config
+from fcco.experiments.training.config import BASELINES, METHODS, UPDATES
 from fcco.experiments.training.files import write_text
 
-__all__ = ["show_tune"]
+__all__ = ["show_tune", "tune"]
 
 SHOWN = 10
 """Settings in the table."""
@@ -92,3 +97,49 @@ def _table(config: Config, best: list[Record], records: list[Record]) -> Table:
             *settings, f"{record['auc']:.4f}", f"{record['ap']:.4f}", f"{record['objective']:.4g}"
         )
     return table
+
+
+def tune(
+    search: Annotated[
+        str, typer.Option(help="grid (the paper's) or optuna (with pruning).")
+    ] = "optuna",
+    trials: Annotated[int, typer.Option(min=1, help="Settings that optuna tries.")] = 30,
+    data: Annotated[
+        str | None, typer.Option(help="A data set by name.", show_default="digits")
+    ] = None,
+    data_dir: DataDir = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help=f"{names(METHODS + BASELINES)}.", show_default="msvrm-v2"),
+    ] = None,
+    update: Annotated[
+        str | None, typer.Option(help=f"Step rule: {names(UPDATES)}.", show_default="adam")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help=f"{names(NETWORKS)}.", show_default="cnn")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Of each trial.", show_default="2000")] = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    output: Annotated[
+        Path, typer.Option(help="Where trials are kept; the same place resumes.")
+    ] = Path("runs/tune"),
+    workers: Workers = None,
+) -> None:
+    """Find lr, alpha and beta on a held-out part of the training set; the test set stays unseen.
+
+    Writes best.toml, for fcco train --config.
+
+    Example:
+
+        fcco tune --data usps --data-dir ~/data --method sox --trials 20 --steps 300
+    """
+    flags = {"data": data, "method": method, "update": update, "network": network, "steps": steps}
+    show_tune(
+        make_config(config, settings, flags),
+        search=search,
+        trials=trials,
+        data_dir=data_dir,
+        output=output,
+        workers=workers,
+    )
