@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from fcco.cli.app import app
 from fcco.cli.rates import cells
-from fcco.experiments.rates import QUESTIONS, Cell, Fit, fit, measure
+from fcco.experiments.rates.questions import QUESTIONS, Cell, Fit, fit, measure
+from fcco.experiments.rates.verdicts import judge, verdicts
 from fcco.experiments.results import Results
-from fcco.experiments.verdicts import judge, verdicts
 
 
 def test_fit_finds_a_known_exponent_and_its_interval():

@@ -8,12 +8,12 @@ import torch
 from typer.testing import CliRunner
 
 from fcco.cli.app import app
-from fcco.experiments import batches, rivals, rivals_embeddings, rivals_structured
-from fcco.experiments.case import Case
-from fcco.experiments.fitting import fit, held_out
-from fcco.experiments.studies import STUDIES, run_case
-from fcco.experiments.summaries import plot_batches, summary
-from fcco.experiments.workloads import WORKLOADS
+from fcco.experiments.studies import batches, rivals, rivals_embeddings, rivals_structured
+from fcco.experiments.studies.case import Case
+from fcco.experiments.studies.catalogue import STUDIES, run_case
+from fcco.experiments.studies.fitting import fit, held_out
+from fcco.experiments.studies.summaries import plot_batches, summary
+from fcco.experiments.studies.workloads import WORKLOADS
 
 SMALL = {"test": 60, "train": 240}
 

@@ -7,10 +7,10 @@ import torch
 from typer.testing import CliRunner
 
 from fcco.cli.app import app
-from fcco.experiments.case import Case
-from fcco.experiments.studies import STUDIES, run_case, run_gamma, run_stability
-from fcco.experiments.summaries import summary
-from fcco.experiments.sweep import Sweep
+from fcco.experiments.rates.sweep import Sweep
+from fcco.experiments.studies.case import Case
+from fcco.experiments.studies.catalogue import STUDIES, run_case, run_gamma, run_stability
+from fcco.experiments.studies.summaries import summary
 from fcco.methods import MSVRM_V2
 from fcco.problems import PhaseNoise
 from fcco.safeguard import ChangeBound

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fcco import methods
-from fcco.experiments.sweep import Sweep, with_gamma
+from fcco.experiments.rates.sweep import Sweep, with_gamma
 from fcco.problems import PhaseNoise
 from fcco.schedules import RECIPES, Driver, Recipe
 from fcco.schedules.formulas import constant

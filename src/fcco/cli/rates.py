@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fcco.cli.pool import run_jobs
-from fcco.experiments.rates import QUESTIONS, Cell, measure
+from fcco.experiments.rates.questions import QUESTIONS, Cell, measure
+from fcco.experiments.rates.verdicts import Verdict, plot_verdict, verdicts
 from fcco.experiments.results import Results
-from fcco.experiments.verdicts import Verdict, plot_verdict, verdicts
 
 __all__ = ["cells", "rates", "show_rates"]
 

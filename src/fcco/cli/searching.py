@@ -11,10 +11,10 @@ from fcco.cli.pool import Interrupted, run_jobs
 from fcco.experiments.jobs import RunJob, run_job
 from fcco.experiments.results import Results
 from fcco.experiments.runs import Record
-from fcco.experiments.search import grid, refusal
 from fcco.experiments.training import Config
 from fcco.experiments.training.problem import load_problem
-from fcco.experiments.tuning_trial import finished_trials, run_trial, trials_to_run
+from fcco.experiments.tuning.settings import grid, refusal
+from fcco.experiments.tuning.trial import finished_trials, run_trial, trials_to_run
 
 __all__ = ["Place", "grid_search", "optuna_search"]
 

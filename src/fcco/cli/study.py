@@ -13,8 +13,8 @@ from rich.table import Table
 from fcco.cli.pool import run_jobs
 from fcco.data import available
 from fcco.experiments.results import Results
-from fcco.experiments.studies import STUDIES, run_case
-from fcco.experiments.summaries import plot_batches, summary
+from fcco.experiments.studies.catalogue import STUDIES, run_case
+from fcco.experiments.studies.summaries import plot_batches, summary
 
 __all__ = ["show_study", "study"]
 

@@ -13,13 +13,13 @@ from rich.table import Table
 from fcco.cli.options import ConfigFile, DataDir, Settings, Workers, make_config, names
 from fcco.cli.searching import Place, grid_search, optuna_search
 from fcco.data.catalogue import choose, resolve
-from fcco.experiments.best import as_toml, ranked
 from fcco.experiments.networks import NETWORKS
 from fcco.experiments.runs import Record, contender_name
-from fcco.experiments.search import LRS, WEIGHTS, for_tuning, tuned_keys
 from fcco.experiments.training import Config
 from fcco.experiments.training.config import BASELINES, METHODS, UPDATES
 from fcco.experiments.training.files import write_text
+from fcco.experiments.tuning.best import as_toml, ranked
+from fcco.experiments.tuning.settings import LRS, WEIGHTS, for_tuning, tuned_keys
 
 __all__ = ["show_tune", "tune"]
 

@@ -17,9 +17,16 @@ from fcco.data import (
     load_ranking,
     load_survival,
 )
-from fcco.experiments.baselines import draws
-from fcco.experiments.fitting import Outcome, compositional, fit, held_out, ordinary, recommended
-from fcco.experiments.workloads import a9a_groups, make_mlp, standardized
+from fcco.experiments.studies.baselines import draws
+from fcco.experiments.studies.fitting import (
+    Outcome,
+    compositional,
+    fit,
+    held_out,
+    ordinary,
+    recommended,
+)
+from fcco.experiments.studies.workloads import a9a_groups, make_mlp, standardized
 from fcco.optim import BSGD
 from fcco.problems.newton import newton
 from fcco.updates import Adam

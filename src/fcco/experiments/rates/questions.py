@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.experiments.measurements import (
+from fcco.experiments.rates.measurements import (
     Measurement,
     N,
     along_the_run,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fcco.experiments.rates import QUESTIONS, Fit, Question, fit
+from fcco.experiments.rates.questions import QUESTIONS, Fit, Question, fit
 
 __all__ = ["Verdict", "plot_verdict", "verdicts"]
 

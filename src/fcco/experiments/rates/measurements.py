@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fcco.coefficients import gamma_storm, gamma_theory
-from fcco.experiments.sweep import Sweep
+from fcco.experiments.rates.sweep import Sweep
 from fcco.methods.msvrm_v1 import msvr
 from fcco.point import Point
 from fcco.problems import PhaseNoise

@@ -10,13 +10,13 @@ from torch.nn.functional import cross_entropy
 
 from fcco import metrics, objectives
 from fcco.data import AnchorData, Classified, TaskData, binary, imbalanced, load_classes
-from fcco.experiments.baselines import LOSSES, draws, libauc_step
-from fcco.experiments.case import Case
-from fcco.experiments.fitting import Outcome, compositional, fit, held_out, ordinary
-from fcco.experiments.rivals_embeddings import EMBEDDINGS
-from fcco.experiments.rivals_structured import STRUCTURED
+from fcco.experiments.studies.baselines import LOSSES, draws, libauc_step
+from fcco.experiments.studies.case import Case
+from fcco.experiments.studies.fitting import Outcome, compositional, fit, held_out, ordinary
+from fcco.experiments.studies.rivals_embeddings import EMBEDDINGS
+from fcco.experiments.studies.rivals_structured import STRUCTURED
+from fcco.experiments.studies.workloads import make_mlp
 from fcco.experiments.training.ordinary import one_vs_rest
-from fcco.experiments.workloads import make_mlp
 
 __all__ = ["PROBLEMS", "rival_cases", "run_rivals"]
 

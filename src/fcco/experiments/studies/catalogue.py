@@ -10,11 +10,11 @@ import torch
 
 from fcco import methods
 from fcco.data import block_loader, exact_pass, exact_value, load_digits
-from fcco.experiments.batches import batch_cases, run_batches
-from fcco.experiments.case import Case
-from fcco.experiments.rivals import rival_cases, run_rivals
-from fcco.experiments.sweep import Sweep
-from fcco.experiments.workloads import make_mlp
+from fcco.experiments.rates.sweep import Sweep
+from fcco.experiments.studies.batches import batch_cases, run_batches
+from fcco.experiments.studies.case import Case
+from fcco.experiments.studies.rivals import rival_cases, run_rivals
+from fcco.experiments.studies.workloads import make_mlp
 from fcco.objectives import MultiTaskAUC
 from fcco.optim import MSVRM, SOX, CompositionalOptimizer
 from fcco.problems import PhaseNoise

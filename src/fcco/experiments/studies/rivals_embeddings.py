@@ -9,9 +9,9 @@ from torch.nn.functional import cross_entropy, normalize
 
 from fcco import metrics, objectives
 from fcco.data import AnchorData, ViewData
-from fcco.experiments.baselines import draws
-from fcco.experiments.fitting import Outcome, compositional, fit, held_out, ordinary
-from fcco.experiments.workloads import flat_digits, make_mlp
+from fcco.experiments.studies.baselines import draws
+from fcco.experiments.studies.fitting import Outcome, compositional, fit, held_out, ordinary
+from fcco.experiments.studies.workloads import flat_digits, make_mlp
 from fcco.optim import BSGD
 from fcco.updates import Adam
 

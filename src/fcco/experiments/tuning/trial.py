@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fcco.experiments.runs import Record
-from fcco.experiments.search import refusal, tuned_keys
 from fcco.experiments.training import Config, Diverged, Progress, Training
 from fcco.experiments.training.problem import load_problem
-from fcco.experiments.tuning_study import begin_study, open_study, trials_over
+from fcco.experiments.tuning.settings import refusal, tuned_keys
+from fcco.experiments.tuning.study import begin_study, open_study, trials_over
 
 if TYPE_CHECKING:
     import optuna

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from fcco.data import block_loader, exact_value
-from fcco.experiments.case import Case
-from fcco.experiments.workloads import WORKLOADS, Workload
+from fcco.experiments.studies.case import Case
+from fcco.experiments.studies.workloads import WORKLOADS, Workload
 from fcco.optim import BSGD, MSVRM, SOX, CompositionalOptimizer
 from fcco.safeguard import ChangeBound
 from fcco.updates import Adam

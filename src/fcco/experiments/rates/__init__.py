@@ -1,0 +1,1 @@
+"""Measuring the rate of every theorem on problems with known gradients."""

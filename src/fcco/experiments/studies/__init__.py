@@ -1,0 +1,1 @@
+"""What the theorems leave open, and what one would pick instead, measured."""
