@@ -53,13 +53,13 @@ def start(directory, *words, **environment):
     )
 
 
-def finish(process, *, seconds=120):
+def finish(process, *, seconds=600):
     """Wait for it."""
     out, err = process.communicate(timeout=seconds)
     return Done(process.returncode, out, err)
 
 
-def wait_for_step(output, step, *, seconds=90):
+def wait_for_step(output, step, *, seconds=600):
     """Until the run in ``output`` has a checkpoint of this step or a later one."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

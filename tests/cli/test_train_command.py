@@ -227,7 +227,7 @@ def brute_force(model, problem):
 @pytest.mark.parametrize("method", ["sox", "msvrm-v2", "msvrm-v3", "variant-v1"])
 def test_diagnostics_are_what_they_say(method):
     config = Config(
-        method=method, network="linear", steps=15, evaluations=3, diagnostics=True, update="plain"
+        method=method, network="linear", steps=15, evaluations=3, diagnostics=True, lr=0.05
     )
     training = Training(config)
     last = training.run()["curve"][-1]
