@@ -72,7 +72,7 @@ def test_runs_of_a_figure_have_equal_work_and_other_seeds_than_tuning(name):
     tuned = list(tuning_records(LAPTOP, items))
     runs = final_runs(LAPTOP, items, tuned).values()
     assert len(runs) == 3 * len(items)
-    assert len({config.work for config in runs}) == 1
+    assert len({(config.data, config.work) for config in runs}) == len({c.data for c in runs})
     assert {config.steps for config in runs} == {0}
     assert {config.seed for config in runs} == {0, 1, 2}
     assert {config.holdout for config in runs} == {0.0}

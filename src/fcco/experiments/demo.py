@@ -37,17 +37,17 @@ def _contender(method: str, update: str, lr: float, weight: float) -> Config:
 # alpha = beta (0.1, 0.5, 0.9), or by nothing for cross-entropy, which has no alpha and beta.
 CONTENDERS = (
     _contender("cross-entropy", "adam", 0.03, 0.5),
-    _contender("sox", "plain", 10.0, 0.1),
+    _contender("sox", "plain", 10.0, 0.5),
     _contender("msvrm-v1", "plain", 10.0, 0.5),
     _contender("msvrm-v2", "plain", 3.0, 0.9),
-    _contender("msvrm-v3", "plain", 3.0, 0.9),
-    _contender("sox", "normalized", 0.1, 0.1),
-    _contender("msvrm-v1", "normalized", 0.2, 0.1),
-    _contender("msvrm-v2", "normalized", 0.4, 0.9),
-    _contender("msvrm-v3", "normalized", 0.4, 0.9),
-    _contender("sox", "adam", 0.03, 0.5),
-    _contender("msvrm-v1", "adam", 0.03, 0.5),
-    _contender("msvrm-v2", "adam", 0.03, 0.9),
+    _contender("msvrm-v3", "plain", 3.0, 0.5),
+    _contender("sox", "normalized", 0.2, 0.1),
+    _contender("msvrm-v1", "normalized", 0.8, 0.9),
+    _contender("msvrm-v2", "normalized", 0.8, 0.9),
+    _contender("msvrm-v3", "normalized", 0.8, 0.9),
+    _contender("sox", "adam", 0.01, 0.5),
+    _contender("msvrm-v1", "adam", 0.01, 0.1),
+    _contender("msvrm-v2", "adam", 0.01, 0.5),
     _contender("msvrm-v3", "adam", 0.03, 0.9),
 )
 

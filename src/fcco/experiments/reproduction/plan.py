@@ -84,7 +84,7 @@ def _figure3(scale: Scale) -> Iterator[Item]:
         # Without a GPU the deep networks are too slow for all seven and the whole budget.
         contenders = tuple(one for one in contenders if one.update == "plain")
         options = {
-            "passes": scale.passes // 20,
+            "passes": scale.passes // 40,
             "samples_per_block": 8,
             "train_size": 1000,
             "evaluations": 4,

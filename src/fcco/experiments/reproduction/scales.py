@@ -31,6 +31,7 @@ class Scale:
         blocks: B1.
         blocks_of: B1 of sets with many tasks.
         passes: the budget of a run, in steps of SOX: every method gets as much work.
+        passes_of: budgets of sets that differ.
         tuning_passes: likewise, of a run that tunes.
         seeds: runs of each setting.
         train_size: training samples used; 0: all.
@@ -48,6 +49,7 @@ class Scale:
     blocks: int = 5
     blocks_of: dict[str, int] = field(default_factory=dict)
     passes: int
+    passes_of: dict[str, int] = field(default_factory=dict)
     tuning_passes: int
     seeds: int
     train_size: int = 0
@@ -99,6 +101,7 @@ LAPTOP = Scale(
     samples=16,
     blocks_of={"tinyimagenet100": 10},
     passes=1000,
+    passes_of={"fashion_mnist": 500, "svhn": 500, "tinyimagenet100": 500},
     tuning_passes=400,
     seeds=3,
     train_size=6000,
@@ -117,6 +120,7 @@ QUICK = replace(
     sets=("digits",),
     tuned_on={},
     passes=120,
+    passes_of={},
     tuning_passes=40,
     seeds=2,
     lrs={"plain": (3.0,), "normalized": (0.3,), "adam": (0.01,)},

@@ -104,6 +104,7 @@ def final_runs(scale: Scale, items: Iterable[Item], records: Iterable[Record]) -
         settings: dict[str, Any] = chosen(scale, item, tuned) if item.tuned else {}
         for seed in range(scale.seeds):
             options = {**item.options, "seed": seed}
-            config = _config(scale, item, item.data, scale.passes, settings, options)
+            passes = scale.passes_of.get(item.data, scale.passes)
+            config = _config(scale, item, item.data, passes, settings, options)
             runs[config.name] = config
     return runs
