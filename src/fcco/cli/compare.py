@@ -11,10 +11,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fcco.cli.options import ConfigFile, DataDir, Settings, Workers, make_config, names
+from fcco.cli.options import (
+    ConfigFile,
+    DataDir,
+    DataName,
+    NetworkName,
+    Settings,
+    Workers,
+    make_config,
+)
 from fcco.cli.pool import run_jobs
 from fcco.experiments.jobs import RunJob, run_job
-from fcco.experiments.networks import NETWORKS
 from fcco.experiments.presentation.figures import plot_axes
 from fcco.experiments.presentation.tables import rich_rows
 from fcco.experiments.report import write_report
@@ -116,13 +123,9 @@ def compare(
         ),
     ] = "sox,msvrm-v1,msvrm-v2,msvrm-v3,cross-entropy,min-max",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 3,
-    data: Annotated[
-        str | None, typer.Option(help="A data set by name.", show_default="digits")
-    ] = None,
+    data: DataName = None,
     data_dir: DataDir = None,
-    network: Annotated[
-        str | None, typer.Option(help=f"{names(NETWORKS)}.", show_default="cnn")
-    ] = None,
+    network: NetworkName = None,
     steps: Annotated[
         int | None,
         typer.Option(

@@ -1,14 +1,25 @@
 """Options that several commands share, and a config made of flags and files."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fcco.experiments.networks import NETWORKS
 from fcco.experiments.training import Config, read_toml
+from fcco.experiments.training.config import BASELINES, METHODS, UPDATES
 
-__all__ = ["ConfigFile", "DataDir", "Settings", "Workers", "make_config", "names"]
+__all__ = [
+    "ConfigFile",
+    "DataDir",
+    "DataName",
+    "MethodName",
+    "NetworkName",
+    "Settings",
+    "UpdateName",
+    "Workers",
+    "make_config",
+]
 
 DataDir = Annotated[
     Path | None,
@@ -20,6 +31,21 @@ Workers = Annotated[
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="A TOML file of settings; flags win over it."),
+]
+DataName = Annotated[
+    str | None,
+    typer.Option("--data", help="A data set by name; see fcco data.", show_default="digits"),
+]
+MethodName = Annotated[
+    str | None,
+    typer.Option("--method", help=f"{', '.join(METHODS + BASELINES)}.", show_default="msvrm-v2"),
+]
+UpdateName = Annotated[
+    str | None,
+    typer.Option("--update", help=f"Step rule: {', '.join(UPDATES)}.", show_default="adam"),
+]
+NetworkName = Annotated[
+    str | None, typer.Option("--network", help=f"{', '.join(NETWORKS)}.", show_default="cnn")
 ]
 Settings = Annotated[
     list[str] | None,
@@ -56,8 +82,3 @@ def _value(text: str) -> Any:
         except ValueError:
             pass
     return text
-
-
-def names(known: Iterable[str]) -> str:
-    """For a help text."""
-    return ", ".join(known)

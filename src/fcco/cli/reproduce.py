@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from fcco.cli.compare import print_table, run_configs
-from fcco.cli.options import DataDir, Workers, names
+from fcco.cli.options import DataDir, Workers
 from fcco.data import available
 from fcco.experiments.reproduction.artefacts import draw
 from fcco.experiments.reproduction.plan import ARTEFACTS, Item
@@ -72,7 +72,9 @@ def _possible(items: list[Item], data_dir: Path | None, console: Console) -> lis
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(help=f"{names(ARTEFACTS)}; the first six are the paper's.", metavar="NAME"),
+        typer.Argument(
+            help=f"{', '.join(ARTEFACTS)}; the first six are the paper's.", metavar="NAME"
+        ),
     ],
     scale: Annotated[
         str, typer.Option(help="laptop (a compact network, minutes) or paper (for a GPU).")

@@ -9,11 +9,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fcco.cli.options import ConfigFile, DataDir, Settings, make_config, names
-from fcco.experiments.networks import NETWORKS
+from fcco.cli.options import (
+    ConfigFile,
+    DataDir,
+    DataName,
+    MethodName,
+    NetworkName,
+    Settings,
+    UpdateName,
+    make_config,
+)
 from fcco.experiments.training import Config, Training
 from fcco.experiments.training import Progress as Standing
-from fcco.experiments.training.config import BASELINES, METHODS, UPDATES
 from fcco.experiments.training.directory import discard
 from fcco.experiments.training.problem import load_problem
 
@@ -99,20 +106,11 @@ def show_train(
 
 def train(
     config: ConfigFile = None,
-    data: Annotated[
-        str | None, typer.Option(help="A data set by name; see fcco data.", show_default="digits")
-    ] = None,
+    data: DataName = None,
     data_dir: DataDir = None,
-    method: Annotated[
-        str | None,
-        typer.Option(help=f"{names(METHODS + BASELINES)}.", show_default="msvrm-v2"),
-    ] = None,
-    update: Annotated[
-        str | None, typer.Option(help=f"Step rule: {names(UPDATES)}.", show_default="adam")
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option(help=f"{names(NETWORKS)}.", show_default="cnn")
-    ] = None,
+    method: MethodName = None,
+    update: UpdateName = None,
+    network: NetworkName = None,
     objective: Annotated[
         str | None,
         typer.Option(

@@ -10,13 +10,21 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fcco.cli.options import ConfigFile, DataDir, Settings, Workers, make_config, names
+from fcco.cli.options import (
+    ConfigFile,
+    DataDir,
+    DataName,
+    MethodName,
+    NetworkName,
+    Settings,
+    UpdateName,
+    Workers,
+    make_config,
+)
 from fcco.cli.searching import Place, grid_search, optuna_search
 from fcco.data.catalogue import choose, resolve
-from fcco.experiments.networks import NETWORKS
 from fcco.experiments.runs import Record, contender_name
 from fcco.experiments.training import Config
-from fcco.experiments.training.config import BASELINES, METHODS, UPDATES
 from fcco.experiments.training.files import write_text
 from fcco.experiments.tuning.best import as_toml, ranked
 from fcco.experiments.tuning.settings import LRS, WEIGHTS, for_tuning, tuned_keys
@@ -104,20 +112,11 @@ def tune(
         str, typer.Option(help="grid (the paper's) or optuna (with pruning).")
     ] = "optuna",
     trials: Annotated[int, typer.Option(min=1, help="Settings that optuna tries.")] = 30,
-    data: Annotated[
-        str | None, typer.Option(help="A data set by name.", show_default="digits")
-    ] = None,
+    data: DataName = None,
     data_dir: DataDir = None,
-    method: Annotated[
-        str | None,
-        typer.Option(help=f"{names(METHODS + BASELINES)}.", show_default="msvrm-v2"),
-    ] = None,
-    update: Annotated[
-        str | None, typer.Option(help=f"Step rule: {names(UPDATES)}.", show_default="adam")
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option(help=f"{names(NETWORKS)}.", show_default="cnn")
-    ] = None,
+    method: MethodName = None,
+    update: UpdateName = None,
+    network: NetworkName = None,
     steps: Annotated[int | None, typer.Option(help="Of each trial.", show_default="2000")] = None,
     config: ConfigFile = None,
     settings: Settings = None,
