@@ -98,7 +98,10 @@ def storm(config, output, *, kills, seed, longest):
     for attempt in range(4 * kills):
         if dead == kills:
             break
-        place = PLACES[attempt // 2 % len(PLACES)] if attempt % 2 else "a moment"
+        # Each place once before a fast machine is done, then two moments for every place.
+        place = PLACES[(attempt if attempt < len(PLACES) else attempt // 3) % len(PLACES)]
+        if attempt >= len(PLACES) and attempt % 3:
+            place = "a moment"
         calls = chance.randint(1, 2 if place == "look" else 9)  # few, not to get to the end
         trap = None if place == "a moment" else (place, calls, chance.random() < 0.5)
         process = child(config, problem, output, trap)

@@ -19,7 +19,7 @@ from fcco.experiments.training.problem import load_problem
 
 STEPS = 90
 SETTINGS = {"steps": STEPS, "evaluations": 15, "samples_per_block": 4, "train_size": 400}
-KILLS = {"msvrm-v2": 24, "msvrm-v3": 6, "cross-entropy": 6, "min-max": 6}
+KILLS = {"msvrm-v2": 24, "msvrm-v3": 8, "cross-entropy": 8, "min-max": 8}
 """In the fast suite: 24 on a network with BatchNorm and Adam's state, fewer on the others."""
 
 

@@ -147,7 +147,10 @@ def choose(name: str, data_dir: str | Path | None) -> Source:
 def _directory(data_dir: str | Path | None) -> Path:
     given = data_dir or os.environ.get("FCCO_DATA")
     if not given:
-        raise ValueError("give data_dir, or set the environment variable FCCO_DATA")
+        raise ValueError(
+            "where are the data sets? Give data_dir (--data-dir), or set the environment variable "
+            "FCCO_DATA; digits needs neither"
+        )
     directory = Path(given).expanduser()
     if not directory.is_dir():
         raise FileNotFoundError(

@@ -27,6 +27,11 @@ def densenet121(shape: tuple[int, ...], outputs: int, *, small: bool) -> nn.Modu
     """DenseNet-121; ``small``: with a stem for small images."""
     from monai.networks.nets import DenseNet121  # type: ignore[attr-defined]
 
+    if not small and min(shape[1:]) < 29:
+        raise ValueError(
+            f"densenet121-imagenet halves an image five times and takes 29 pixels a side at least, "
+            f"got {shape[1]} x {shape[2]}: use densenet121"
+        )
     network: Any = DenseNet121(spatial_dims=2, in_channels=shape[0], out_channels=outputs)
     if small:  # its stem cannot be chosen
         network.features.conv0 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
