@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fcco.cli.app import app
+from fcco.experiments.reproduction.artefacts import draw
 from fcco.experiments.reproduction.plan import ARTEFACTS, CONTENDERS, Contender, Item
 from fcco.experiments.reproduction.scales import SCALES
 from fcco.experiments.reproduction.tuning import chosen, final_runs, grid, tuning_runs
@@ -94,6 +95,30 @@ def test_the_setting_with_the_best_held_out_auc_is_taken():
     assert chosen(LAPTOP, item, [*records, other, diverged]) == best
     with pytest.raises(ValueError, match="every setting of sox plain diverged"):
         chosen(LAPTOP, item, [diverged])
+
+
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_every_figure_and_table_is_drawn_from_records_alone(tmp_path, name):
+    scale = replace(LAPTOP, sets=("usps", "mnist"), networks=("cnn",), seeds=1)
+    items = list(ARTEFACTS[name](scale))
+    curve = [
+        dict.fromkeys(("step", "samples", "values", "gradients", "work", "seconds"), k * 10)
+        | {"objective": 0.5 / (k + 1), "auc": 0.5 + 0.1 * k, "ap": 0.4}
+        for k in range(3)
+    ]
+    last = {key: curve[-1][key] for key in ("objective", "auc", "ap")}
+    records = [
+        {"name": run, "config": config.as_record(), "status": "finished", "curve": curve} | last
+        for run, config in final_runs(scale, items, tuning_records(scale, items)).items()
+    ]
+    # A contender that one data set lacks is left out of the profiles, and nothing else.
+    written = draw(name, records[:-1], tmp_path)
+    assert written
+    for path in written:
+        assert path.stat().st_size > 100
+    if name == "table-auc":
+        assert "| min-max | **.7000** | |" in written[0].read_text()
+        assert tmp_path / "profiles-queries.png" in written
 
 
 @pytest.fixture

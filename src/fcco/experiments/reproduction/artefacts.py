@@ -6,7 +6,7 @@ from pathlib import Path
 from fcco.experiments.presentation.curves import mean_curve
 from fcco.experiments.presentation.figures import plot_axes, plot_panels, plot_profiles
 from fcco.experiments.presentation.naming import contender, grouped
-from fcco.experiments.presentation.profiles import costs, profile
+from fcco.experiments.presentation.profiles import Curve, costs, profile
 from fcco.experiments.presentation.tables import markdown_table
 from fcco.experiments.runs import Record
 from fcco.experiments.training.journal import write_text
@@ -44,29 +44,28 @@ def _panels(
 
 
 def _figure1(records: Sequence[Record], place: Path) -> list[Path]:
-    written = _panels(records, place / "figure1", panel=_data, title="Training objective")
-    return written + _profiles(records, place)
+    return _panels(records, place / "figure1", panel=_data, title="Training objective")
 
 
 def _profiles(records: Sequence[Record], place: Path) -> list[Path]:
-    """Over data sets, by queries and by seconds."""
-    sets = grouped(records, _data)
-    if len(sets) < 2:
+    """Over data sets, by queries and by seconds, of the contenders that are on all of them."""
+    sets = {data: grouped(runs, contender) for data, runs in grouped(records, _data).items()}
+    shared = [name for name in next(iter(sets.values())) if all(name in of for of in sets.values())]
+    if len(sets) < 2 or len(shared) < 2:
         return []
     written = []
     for x in ("queries", "seconds"):
-        curves = {
-            data: {
-                name: mean_curve(group, x, "objective")[:2]
-                for name, group in grouped(runs, contender).items()
-            }
-            for data, runs in sets.items()
-        }
-        found = profile(costs(curves, lower_is_better=True))  # type: ignore[arg-type]  # arrays
+        curves = {data: {name: _mean(of[name], x) for name in shared} for data, of in sets.items()}
         file = place / f"profiles-{x}.png"
+        found = profile(costs(curves, lower_is_better=True))
         plot_profiles(found, file, cost=x, title="Data sets solved within a factor of the best")
         written.append(file)
     return written
+
+
+def _mean(records: Sequence[Record], x: str) -> Curve:
+    grid, mean, _ = mean_curve(records, x, "objective")
+    return grid.tolist(), mean.tolist()
 
 
 def _version(record: Record) -> str:
