@@ -1,13 +1,13 @@
 """Tables of runs: a row a contender, a column a data set, mean and deviation over seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fcco.experiments.presentation.curves import Final, at_equal, final
 from fcco.experiments.presentation.naming import contender, grouped, in_order, short
 from fcco.experiments.runs import Record
 
-__all__ = ["Table", "markdown_table", "rich_rows"]
+__all__ = ["Table", "cross_table", "markdown_table", "rich_rows"]
 
 _UNITS = {"samples": " samples", "queries": " queries", "seconds": " s"}
 
@@ -49,11 +49,39 @@ def markdown_table(
         |---|---|
         | SOX | **.9912** |
     """
-    table = _table(records, key, rows, equal, bold="**{}**")
+    return _markdown(_table(records, key, rows, equal, bold="**{}**"))
+
+
+def _markdown(table: Table) -> str:
     lines = [["", *table.headings[1:]], *table.rows]
     text = ["|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines]
     text.insert(1, "|" + "---|" * len(table.headings))
     return "\n".join([*text, "", table.note] if table.note else text)
+
+
+def cross_table(
+    records: Sequence[Record],
+    key: str,
+    *,
+    row: Callable[[Record], str],
+    column: Callable[[Record], str],
+) -> str:
+    """The same in Markdown for any two things that tell runs apart.
+
+    Examples:
+        >>> config = {"method": "sox", "update": "plain", "blocks_per_step": 5, "seed": 0}
+        >>> run = {"name": "a", "config": config, "status": "finished", "auc": 0.9912}
+        >>> print(cross_table([run], "auc", row=contender, column=lambda record: "B1 = 5"))
+        | | B1 = 5 |
+        |---|---|
+        | SOX | **.9912** |
+    """
+    names = list(grouped(records, row))
+    columns: _Columns = {
+        name: {n: final(runs, key) for n, runs in grouped(mine, row).items()}
+        for name, mine in grouped(records, column).items()
+    }
+    return _markdown(_assembled(names, columns, {}, key, bold="**{}**"))
 
 
 def rich_rows(
@@ -85,6 +113,12 @@ def _table(
         for data, found in at_equal(shown, equal, key).items():
             columns[data] = found.values
             headings[data] = f"{data}, at {short(found.reached)}{_UNITS[equal]}"
+    return _assembled(names, columns, headings, key, bold=bold)
+
+
+def _assembled(
+    names: list[str], columns: _Columns, headings: Mapping[str, str], key: str, *, bold: str
+) -> Table:
     cells = [
         _column([column.get(name) for name in names], key, bold) for column in columns.values()
     ]

@@ -7,7 +7,7 @@ from fcco.experiments.presentation.curves import mean_curve
 from fcco.experiments.presentation.figures import plot_axes, plot_panels, plot_profiles
 from fcco.experiments.presentation.naming import contender, grouped
 from fcco.experiments.presentation.profiles import Curve, costs, profile
-from fcco.experiments.presentation.tables import markdown_table
+from fcco.experiments.presentation.tables import cross_table, markdown_table
 from fcco.experiments.runs import Record
 from fcco.experiments.training.journal import write_text
 
@@ -94,19 +94,35 @@ def _figure4(records: Sequence[Record], place: Path) -> list[Path]:
 
 
 def _many_tasks(records: Sequence[Record], place: Path) -> list[Path]:
-    return _panels(
-        records, place / "many-tasks", panel=_blocks, title="100 tasks, B1 of them a step"
-    )
+    title = "100 tasks, B1 of them a step"
+    written = _panels(records, place / "many-tasks", panel=_blocks, title=title)
+    return [*written, _crossed(records, place / "many-tasks.md", row=contender, column=_blocks)]
+
+
+def _gamma(record: Record) -> str:
+    return f"γ = {record['config']['gamma']}"
 
 
 def _gammas(records: Sequence[Record], place: Path) -> list[Path]:
-    return _panels(
-        records,
-        place / "gammas",
-        panel=contender,
-        line=lambda record: f"gamma {record['config']['gamma']}",
-        title="Corrections of u",
+    written = _panels(
+        records, place / "gammas", panel=contender, line=_gamma, title="Corrections of u"
     )
+    return [*written, _crossed(records, place / "gammas.md", row=_gamma, column=contender)]
+
+
+def _crossed(
+    records: Sequence[Record],
+    path: Path,
+    *,
+    row: Callable[[Record], str],
+    column: Callable[[Record], str],
+) -> Path:
+    parts = [
+        f"{words}:\n\n{cross_table(records, key, row=row, column=column)}\n"
+        for key, words in (("objective", "Training objective"), ("auc", "Test AUC"))
+    ]
+    write_text(path, "\n".join(parts))
+    return path
 
 
 def _table(key: str) -> Callable[[Sequence[Record], Path], list[Path]]:
@@ -125,11 +141,14 @@ def _table(key: str) -> Callable[[Sequence[Record], Path], list[Path]]:
     return write
 
 
+def _who_chose(record: Record) -> str:
+    # The runs with tuned settings keep their step size, as the paper does.
+    chosen = "default" if record["config"]["decay"] == "linear" else "tuned"
+    return f"{contender(record)}, {chosen}"
+
+
 def _defaults(records: Sequence[Record], place: Path) -> list[Path]:
-    path = place / "defaults.md"
-    parts = [markdown_table(records, key) for key in ("auc", "ap")]
-    write_text(path, "\n\n".join(parts) + "\n")
-    return [path]
+    return [_crossed(records, place / "defaults.md", row=_who_chose, column=_data)]
 
 
 _DRAWN: dict[str, Callable[[Sequence[Record], Path], list[Path]]] = {

@@ -118,8 +118,9 @@ def _gammas(scale: Scale) -> Iterator[Item]:
 
 def _defaults(scale: Scale) -> Iterator[Item]:
     """Settings nobody tuned, beside the tuned ones."""
-    for data, method in product(scale.sets, ("sox", "msvrm-v1", "msvrm-v2", "msvrm-v3")):
-        yield Item(data, Contender(method, "adam"), tuned=False)
+    methods = ("sox", "msvrm-v1", "msvrm-v2", "msvrm-v3")
+    for data, method, tuned in product(scale.sets, methods, (True, False)):
+        yield Item(data, Contender(method, "adam"), tuned=tuned)
 
 
 ARTEFACTS: dict[str, Callable[[Scale], Iterator[Item]]] = {
