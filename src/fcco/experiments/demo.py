@@ -33,22 +33,24 @@ def _contender(method: str, update: str, lr: float, weight: float) -> Config:
     )
 
 
-# Each was picked by the final training objective with seed 1000: five step sizes by three values of
-# alpha = beta (0.1, 0.5, 0.9), or by nothing for cross-entropy, which has no alpha and beta.
+# Fifteen settings each, five step sizes by three values of alpha = beta (0.1, 0.5, 0.9), five for
+# cross-entropy, which has no alpha and beta, with seed 1000; of the best four the one whose worst
+# final objective over seeds 1000 to 1002 is lowest. Of v1's plain steps that would be 10, which fails
+# with seed 0: it is at the edge, so the next is taken.
 CONTENDERS = (
     _contender("cross-entropy", "adam", 0.03, 0.5),
-    _contender("sox", "plain", 10.0, 0.5),
-    _contender("msvrm-v1", "plain", 10.0, 0.5),
+    _contender("sox", "plain", 3.0, 0.9),
+    _contender("msvrm-v1", "plain", 3.0, 0.9),
     _contender("msvrm-v2", "plain", 3.0, 0.9),
     _contender("msvrm-v3", "plain", 3.0, 0.5),
-    _contender("sox", "normalized", 0.2, 0.1),
-    _contender("msvrm-v1", "normalized", 0.8, 0.9),
-    _contender("msvrm-v2", "normalized", 0.8, 0.9),
-    _contender("msvrm-v3", "normalized", 0.8, 0.9),
-    _contender("sox", "adam", 0.01, 0.5),
-    _contender("msvrm-v1", "adam", 0.01, 0.1),
-    _contender("msvrm-v2", "adam", 0.01, 0.5),
-    _contender("msvrm-v3", "adam", 0.03, 0.9),
+    _contender("sox", "normalized", 0.05, 0.1),
+    _contender("msvrm-v1", "normalized", 0.4, 0.9),
+    _contender("msvrm-v2", "normalized", 0.2, 0.5),
+    _contender("msvrm-v3", "normalized", 0.4, 0.5),
+    _contender("sox", "adam", 0.003, 0.1),
+    _contender("msvrm-v1", "adam", 0.01, 0.5),
+    _contender("msvrm-v2", "adam", 0.01, 0.9),
+    _contender("msvrm-v3", "adam", 0.01, 0.9),
 )
 
 
