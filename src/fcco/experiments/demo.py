@@ -35,8 +35,8 @@ def _contender(method: str, update: str, lr: float, weight: float) -> Config:
 
 # Fifteen settings each, five step sizes by three values of alpha = beta (0.1, 0.5, 0.9), five for
 # cross-entropy, which has no alpha and beta, with seed 1000; of the best four the one whose worst
-# final objective over seeds 1000 to 1002 is lowest. Of v1's plain steps that would be 10, which fails
-# with seed 0: it is at the edge, so the next is taken.
+# final objective over seeds 1000 to 1002 is lowest. Of v1's plain steps that would be 10, which
+# fails with seed 0: it is at the edge, so the next is taken.
 CONTENDERS = (
     _contender("cross-entropy", "adam", 0.03, 0.5),
     _contender("sox", "plain", 3.0, 0.9),
