@@ -1,5 +1,6 @@
 """The command line, as a user would type it."""
 
+import itertools
 import subprocess
 import sys
 
@@ -48,7 +49,8 @@ def test_demo_interrupted_shows_what_was_finished(tmp_path, monkeypatch):
 
 def test_demo_is_deterministic():
     def values():
-        for record in demo(work=20000, seed=3, report=lambda standing: None):
+        records = demo(work=20000, seed=3, report=lambda standing: None)
+        for record in itertools.islice(records, 5):  # each method once
             yield [{**look, "seconds": None} for look in record["curve"]]
 
     assert list(values()) == list(values())
