@@ -97,7 +97,7 @@ LAPTOP = Scale(
         "tinyimagenet100": "cifar10",
     },
     network="cnn",
-    networks=("resnet18-imagenet", "resnet34-imagenet", "densenet121-imagenet"),
+    networks=("mlp", "cnn", "resnet18-imagenet"),
     samples=16,
     blocks_of={"tinyimagenet100": 10},
     passes=1000,
