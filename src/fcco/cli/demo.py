@@ -85,9 +85,10 @@ def _table(records: list[Record]) -> Table:
     best = min(record["objective"] for record in records)
     for record in records:
         value, look = record["objective"], record["curve"][-1]
+        written = f"{max(value, 0.0):.5f}"  # rounding may leave a variance below zero
         table.add_row(
             contender_name(record["config"]),
-            f"[bold]{value:.5f}[/]" if value == best else f"{value:.5f}",
+            f"[bold]{written}[/]" if value == best else written,
             f"{record['auc']:.4f}",
             f"{record['ap']:.4f}",
             str(look["step"]),
