@@ -69,7 +69,6 @@ def demo(
         "inputs backward: an input of version 3's exact passes serves all tasks at once."
     )
     path = output / "runs.jsonl"
-    path.unlink(missing_ok=True)
     results = Results(path)
     for record in records:
         results.add(record)
