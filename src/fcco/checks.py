@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fcco.distributed import Share
 from fcco.faults import Faults
 from fcco.point import Point
 from fcco.probe import Probe
@@ -12,12 +13,20 @@ from fcco.probe import Probe
 __all__ = ["check_distinct", "check_ids", "check_probe", "check_rows", "check_same", "check_z"]
 
 
-def check_ids(faults: Faults, blocks: Tensor, num_blocks: int) -> None:
-    """Every id lies in 0 .. m-1."""
-    faults.add_rows(
-        (blocks < 0) | (blocks >= num_blocks),
-        lambda bad: ValueError(f"block ids {blocks[bad].tolist()} lie outside 0..{num_blocks - 1}"),
-    )
+def check_ids(faults: Faults, blocks: Tensor, share: Share) -> None:
+    """Every id lies in 0 .. m-1, and its block belongs to this rank."""
+
+    def error(bad: Tensor) -> ValueError:
+        ids = blocks[bad].tolist()
+        if outside := [i for i in ids if not 0 <= i < share.total]:
+            return ValueError(f"block ids {outside} lie outside 0..{share.total - 1}")
+        owners = sorted({share.owner(i) for i in ids})
+        return ValueError(
+            f"blocks {ids} belong to ranks {owners}; this is rank {share.rank}, whose blocks are "
+            f"{share.start}..{share.stop - 1} (block_loader draws from these)"
+        )
+
+    faults.add_rows((blocks < share.start) | (blocks >= share.stop), error)
 
 
 def check_distinct(faults: Faults, blocks: Tensor) -> None:

@@ -45,12 +45,13 @@ class Faults:
         self._finite.append(tensor.flatten())
         self._errors.append(find)
 
+    def flag(self) -> Tensor:
+        """Whether there is a fault (or something to look at), still on the device."""
+        return torch.stack(self._flagged()).any()
+
     def settle(self, number: Tensor | int = 0) -> int:
         """Read everything, and ``number`` with it, in one transfer; raise the first error."""
-        read = list(self._flags)
-        if self._finite:
-            # Chunks may differ in precision; cat promotes, which keeps what is not finite.
-            read.append(~torch.cat(self._finite).isfinite().all())
+        read = self._flagged()
         if isinstance(number, Tensor):
             read.append(number)
         found = torch.stack(read).tolist() if read else []
@@ -61,3 +62,10 @@ class Faults:
                 if (error := find()) is not None:
                     raise error
         return int(number)
+
+    def _flagged(self) -> list[Tensor]:
+        flags = list(self._flags)
+        if self._finite:
+            # Chunks may differ in precision; cat promotes, which keeps what is not finite.
+            flags.append(~torch.cat(self._finite).isfinite().all())
+        return flags

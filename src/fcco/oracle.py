@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from fcco.distributed import Reduction
 from fcco.probe import Closure, Closures, Probe
 from fcco.world import World
 
@@ -53,6 +54,7 @@ class Oracle(AbstractContextManager["Oracle"]):
     Args:
         params: the parameters that move.
         buffers: module buffers that a forward pass changes.
+        reduction: says when gradients are averaged over ranks.
         rewind: leave no trace of the first evaluation either (exact passes).
 
     ``value_passes`` and ``gradient_passes`` count what was done, ``received`` says which
@@ -60,10 +62,16 @@ class Oracle(AbstractContextManager["Oracle"]):
     """
 
     def __init__(
-        self, params: Sequence[Tensor], buffers: Sequence[Tensor], *, rewind: bool = False
+        self,
+        params: Sequence[Tensor],
+        buffers: Sequence[Tensor],
+        reduction: Reduction,
+        *,
+        rewind: bool = False,
     ) -> None:
         self._params = params
         self._buffers = buffers
+        self._reduction = reduction
         self._rewind = rewind
         self.value_passes = 0
         self.gradient_passes = 0
@@ -104,6 +112,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         gradient: bool = True,
         direction: Sequence[Tensor] | None = None,
         into: list[Tensor] | None = None,
+        last: bool = True,
     ) -> None:
         """Call every closure once at one point, and back-propagate what ``respond`` says.
 
@@ -114,6 +123,8 @@ class Oracle(AbstractContextManager["Oracle"]):
             gradient: whether a reverse pass is wanted; else no graph is built.
             direction: also take the derivative of the values along it, by forward-mode AD.
             into: add the gradients to these tensors; None: they accumulate in ``.grad``.
+            last: whether no further backward pass follows at another point; if they accumulate,
+                only the last one of all is averaged over ranks.
         """
         if self.value_passes:
             if self._after is None and self._seen_here:
@@ -127,8 +138,10 @@ class Oracle(AbstractContextManager["Oracle"]):
                 stack.enter_context(_moved(self._params, at))
             # A cast that an outer autocast cached belongs to another point.
             torch.clear_autocast_cache()
-            for k, closure in enumerate(closures):
-                self._evaluate_one(k, closure, respond, gradient, direction, into)
+            for k, closure in enumerate(closures, start=1):
+                final = into is not None or (last and k == len(closures))
+                with self._reduction.around(last=final, backward=gradient):
+                    self._evaluate_one(k - 1, closure, respond, gradient, direction, into)
 
     def _evaluate_one(
         self,

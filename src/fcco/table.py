@@ -5,46 +5,65 @@ import math
 import torch
 from torch import Tensor
 
+from fcco.distributed import Share
 from fcco.point import Point
+from fcco.storage import Zeros, zeros_at
 
-__all__ = ["BlockTable"]
+__all__ = ["REPLICATED", "RESIZED", "BlockTable"]
 
 _WIPED = -750.0
 """Stands for log(1 - beta) at beta = 1: exp of it is exactly zero, and sums of it stay finite."""
 
 
+_ROOM = 4096
+"""Rows of all ranks' last batches that there is room for at first. It is the same for every method
+and batch, so that ``torch.distributed.checkpoint`` can load into a new optimizer."""
+
+RESIZED = ("overlay_blocks", "overlay_rows")
+"""Buffers whose length follows from the batch, not from m."""
+REPLICATED = ("clock",)
+"""Buffers that are the same on every rank."""
+
+_NONE = torch.iinfo(torch.int64).max
+"""In the place of a block where there is none; sorted, it comes last."""
+
+
 class BlockTable:
-    """u_t for every block; a step reads and writes O(B1) rows.
+    """u_t for every block of this rank; a step reads and writes O(B1) rows.
 
     All state lies in ``buffers``, a flat dictionary of tensors that the optimizer keeps in its
     ``state``, so that it travels with ``state_dict``. What a method does not need is not there.
+    Blocks are known by their ids in the whole problem, and tensors are handed in and out on the
+    device of the ids, wherever the rows lie.
 
     Args:
         buffers: the tensors.
+        share: which blocks they are of.
         scaled: the last column of a row is the log-scale of the first ``scaled`` ones; 0: there is
             no log-scale (``fcco.rows``).
 
     Examples:
-        >>> table = BlockTable.build(5, 1, dtype=torch.float32, device=torch.device("cpu"))
+        >>> table = BlockTable.build(Share(5), 1, dtype=torch.float32)
         >>> blocks = torch.tensor([3])
         >>> table.write(blocks, table.gather(blocks), torch.ones(1, 1), step=1, beta=0.1)
         >>> table.read(torch.tensor([2, 3])).tolist()
         [[0.0], [1.0]]
     """
 
-    def __init__(self, buffers: dict[str, Tensor], *, scaled: int = 0) -> None:
+    def __init__(self, buffers: dict[str, Tensor], share: Share, *, scaled: int = 0) -> None:
         self.buffers = buffers
+        self.share = share
         self.scaled = scaled
 
     @classmethod
     def build(
         cls,
-        num_blocks: int,
+        share: Share,
         width: int,
         *,
         scaled: int = 0,
         dtype: torch.dtype,
-        device: torch.device,
+        zeros: Zeros = zeros_at("cpu", torch.device("cpu")),
         ages: bool = False,
         previous: bool = False,
         anchor: bool = False,
@@ -54,43 +73,41 @@ class BlockTable:
         """An empty table.
 
         Args:
-            num_blocks: m.
+            share: the blocks.
             width: of a row: p, or p + 1 with a log-scale.
             scaled: how many leading columns have a log-scale in the last.
             dtype: of the rows.
-            device: of the rows.
+            zeros: makes the tensors, where they are to lie.
             ages: keep the step of each row's last visit (gamma = "age").
             previous: keep u_{t-2}, as an overlay of the last batch's old rows.
             anchor: keep the exact values of the last snapshot.
             snapshot: keep the rows as they were when the snapshot was taken.
             shrinks: rows shrink by 1 - beta in each step, which is applied when they are read.
         """
-        shape = (num_blocks, width)
-        buffers = {
-            "rows": torch.zeros(shape, dtype=dtype, device=device),
-            "visited": torch.zeros(num_blocks, dtype=torch.bool, device=device),
-        }
+        m, shape = share.count, (share.count, width)
+        buffers = {"rows": zeros(shape, dtype), "visited": zeros((m,), torch.bool)}
         if ages:
-            buffers["last_visit"] = torch.zeros(num_blocks, dtype=torch.int32, device=device)
+            buffers["last_visit"] = zeros((m,), torch.int32)
         if previous:
-            buffers["overlay_blocks"] = torch.zeros(0, dtype=torch.int64, device=device)
-            buffers["overlay_rows"] = torch.zeros((0, width), dtype=dtype, device=device)
+            room = Share(_ROOM, share.rank, share.size).count
+            buffers["overlay_blocks"] = zeros((room,), torch.int64).fill_(_NONE)
+            buffers["overlay_rows"] = zeros((room, width), dtype)
         if anchor:
-            buffers["anchor"] = torch.zeros(shape, dtype=dtype, device=device)
-            buffers["samples"] = torch.zeros(num_blocks, dtype=torch.int64, device=device)
+            buffers["anchor"] = zeros(shape, dtype)
+            buffers["samples"] = zeros((m,), torch.int64)
         if snapshot:
-            buffers["snapshot"] = torch.zeros(shape, dtype=dtype, device=device)
+            buffers["snapshot"] = zeros(shape, dtype)
         if shrinks:
             # Two readings of the clock sum_s log(1 - beta_s): one step ago, and now. A row
             # remembers the reading at which it was written.
             buffers["clock"] = torch.zeros(2, dtype=torch.float64)
-            buffers["written"] = torch.zeros(num_blocks, dtype=torch.float64, device=device)
-        return cls(buffers, scaled=scaled)
+            buffers["written"] = zeros((m,), torch.float64)
+        return cls(buffers, share, scaled=scaled)
 
     @property
     def num_blocks(self) -> int:
-        """m."""
-        return self.buffers["rows"].shape[0]
+        """m, of all ranks."""
+        return self.share.total
 
     @property
     def dtype(self) -> torch.dtype:
@@ -102,17 +119,26 @@ class BlockTable:
         """Where the rows lie."""
         return self.buffers["rows"].device
 
+    @property
+    def room(self) -> int:
+        """Rows of a batch that all ranks' overlays have room for."""
+        room, here = _ROOM, len(self.buffers["overlay_blocks"])
+        while Share(room, self.share.rank, self.share.size).count < here:
+            room *= 2
+        return room
+
     def read(self, blocks: Tensor) -> Tensor:
         """u_t of ``blocks``, a copy, (k, p); 0 where a block was never visited.
 
-        Of an objective that keeps log-scales, exp(scale) times the mantissas, which may overflow:
-        ``gather`` has both apart.
+        They must be this rank's. Of an objective that keeps log-scales, exp(scale) times the
+        mantissas, which may overflow: ``gather`` has both apart.
         """
         blocks = torch.as_tensor(blocks, device=self.device)
-        outside = (blocks < 0) | (blocks >= self.num_blocks)
+        outside = (blocks < self.share.start) | (blocks >= self.share.stop)
         if outside.any():
             raise ValueError(
-                f"block ids {blocks[outside].tolist()} lie outside 0..{self.num_blocks - 1}"
+                f"block ids {blocks[outside].tolist()} lie outside "
+                f"{self.share.start}..{self.share.stop - 1}"
             )
         rows = self.gather(blocks)
         if not self.scaled:
@@ -126,45 +152,73 @@ class BlockTable:
         u_{t-1} for the current point, u_{t-2} for the previous one, and the rows kept at the
         snapshot for that.
         """
+        places = self._places(blocks)
         if point is Point.SNAPSHOT:
-            return self.buffers["snapshot"][blocks]
-        rows = self.buffers["rows"][blocks]
+            return self.buffers["snapshot"][places].to(blocks.device)
+        rows = self.buffers["rows"][places]
         if "written" in self.buffers:
-            rows = self._shrunk(rows, self.buffers["written"][blocks], point)
-        if point is Point.PREVIOUS and len(overlay := self.buffers["overlay_blocks"]):
+            rows = self._shrunk(rows, self.buffers["written"][places], point)
+        if point is Point.PREVIOUS and "overlay_blocks" in self.buffers:
             # u_{t-2} differs from u_{t-1} only on the rows that the last step wrote.
-            place = torch.searchsorted(overlay, blocks).clamp_(max=len(overlay) - 1)
-            hit = (overlay[place] == blocks).unsqueeze(1)
-            rows = torch.where(hit, self.buffers["overlay_rows"][place], rows)
-        return rows
+            overlay, wanted = self.buffers["overlay_blocks"], blocks.to(self.device)
+            found = torch.searchsorted(overlay, wanted).clamp_(max=len(overlay) - 1)
+            hit = (overlay[found] == wanted).unsqueeze(1)
+            rows = torch.where(hit, self.buffers["overlay_rows"][found], rows)
+        return rows.to(blocks.device)
 
     def unvisited(self, blocks: Tensor) -> Tensor:
         """Which of ``blocks`` have no value yet, shape (k, 1)."""
-        return ~self.buffers["visited"][blocks].unsqueeze(1)
+        visited = self.buffers["visited"][self._places(blocks)].to(blocks.device)
+        return visited.logical_not_().unsqueeze(1)
 
     def age(self, blocks: Tensor, step: int) -> Tensor:
         """Steps since each row's last visit, shape (k, 1)."""
-        return step - self.buffers["last_visit"][blocks].unsqueeze(1)
+        last = self.buffers["last_visit"][self._places(blocks)].to(blocks.device)
+        return step - last.unsqueeze(1)
 
     def anchor(self, blocks: Tensor) -> Tensor | None:
         """Exact inner values at the snapshot, if they are kept."""
-        return self.buffers["anchor"][blocks] if "anchor" in self.buffers else None
+        if "anchor" not in self.buffers:
+            return None
+        return self.buffers["anchor"][self._places(blocks)].to(blocks.device)
 
     def write(self, blocks: Tensor, old: Tensor, new: Tensor, *, step: int, beta: float) -> None:
         """Replace u_{t-1} (``old``) by u_t (``new``) on the rows of ``blocks``."""
+        places = self._places(blocks)
         if "overlay_blocks" in self.buffers:
-            order = blocks.argsort()
-            self.buffers["overlay_blocks"] = blocks[order]
-            self.buffers["overlay_rows"] = old[order]
+            self.overlay(blocks.to(self.device), old.to(self.device))
         if "written" in self.buffers:
             clock = self.buffers["clock"]
             clock[0] = clock[1]
             clock[1] += math.log1p(-beta) if beta < 1 else _WIPED
-            self.buffers["written"][blocks] = float(clock[1])
+            self.buffers["written"][places] = float(clock[1])
         if "last_visit" in self.buffers:
-            self.buffers["last_visit"][blocks] = step
-        self.buffers["rows"].index_copy_(0, blocks, new)
-        self.buffers["visited"][blocks] = True
+            self.buffers["last_visit"].index_fill_(0, places, step)
+        self.buffers["rows"].index_copy_(0, places, new.to(self.device))
+        self.buffers["visited"].index_fill_(0, places, True)
+
+    def overlay(self, blocks: Tensor, rows: Tensor, *, most: int = 0) -> None:
+        """Remember that ``rows`` were u_{t-2} of ``blocks``, as those of no other.
+
+        ``most`` is how many some rank may have, if they differ.
+        """
+        count, room = len(blocks), _ROOM
+        while Share(room, 0, self.share.size).least < max(count, most):
+            room *= 2
+        mine = Share(room, self.share.rank, self.share.size).count
+        if len(self.buffers["overlay_blocks"]) != mine:
+            self.buffers["overlay_blocks"] = blocks.new_empty(mine)
+            self.buffers["overlay_rows"] = rows.new_zeros(mine, rows.shape[1])
+        ordered, order = blocks.sort()
+        self.buffers["overlay_blocks"][:count] = ordered
+        self.buffers["overlay_blocks"][count:].fill_(_NONE)
+        self.buffers["overlay_rows"][:count] = rows[order]
+
+    def sort_overlay(self) -> None:
+        """Keep of an overlay that other ranks wrote what belongs to this one."""
+        blocks, rows = self.buffers["overlay_blocks"], self.buffers["overlay_rows"]
+        mine = (blocks >= self.share.start) & (blocks < self.share.stop)
+        self.overlay(blocks[mine], rows[mine], most=int((blocks != _NONE).sum()))
 
     def fill(self, rows: Tensor, *, step: int) -> None:
         """Give every row its value, or all the same one; it counts as a visit at ``step``."""
@@ -176,7 +230,7 @@ class BlockTable:
             self.buffers["written"].fill_(float(self.buffers["clock"][1]))
 
     def whole(self) -> Tensor:
-        """u_t of all blocks; O(m), for exact passes."""
+        """u_t of all blocks of this rank; O(m), for exact passes."""
         if "written" not in self.buffers:
             return self.buffers["rows"]
         return self._shrunk(self.buffers["rows"], self.buffers["written"], Point.CURRENT)
@@ -193,6 +247,11 @@ class BlockTable:
         for name, tensor in self.buffers.items():
             if name != "clock":  # read by the host, and stays there
                 self.buffers[name] = tensor.to(device)
+
+    def _places(self, blocks: Tensor) -> Tensor:
+        """The rows of ``blocks`` here."""
+        places = blocks.to(self.device)
+        return places - self.share.start if self.share.start else places
 
     def _shrunk(self, rows: Tensor, written: Tensor, point: Point) -> Tensor:
         now = float(self.buffers["clock"][1 if point is Point.CURRENT else 0])

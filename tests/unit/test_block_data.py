@@ -174,19 +174,41 @@ def test_resuming_in_the_middle(name):
 @pytest.mark.parametrize("world", [1, 2, 4])
 @pytest.mark.parametrize("replacement", [True, False])
 def test_ranks_together_see_what_one_process_sees(name, world, replacement):
-    common = {"blocks_per_step": 4, "replacement": replacement}
-    alone = sampler(name, **common)
-    data = alone.dataset
+    data = DATA[name]()
+    shares = 4 if data.num_blocks % 4 == 0 else world
+    common = {"blocks_per_step": 4, "replacement": replacement, "shares": shares}
+    if data.num_blocks - (world - 1) * -(-data.num_blocks // world) < 4 // world:
+        with pytest.raises(ValueError, match="the smallest of 4 shares has 0 blocks, fewer"):
+            sampler(name, **common, rank=0, world_size=world)
+        return
     ranks = [sampler(name, **common, rank=r, world_size=world) for r in range(world)]
+    alone = sampler(name, **common, rank=0, world_size=1) if data.num_blocks % 4 == 0 else None
     for t in range(1, 9):
-        whole, parts = alone.at(t), [rank.at(t) for rank in ranks]
-        assert torch.equal(
-            torch.stack([part.blocks for part in parts], dim=1).flatten(), whole.blocks
-        )
+        parts = [rank.at(t) for rank in ranks]
         seen = {}
-        for part in parts:
+        for rank, part in enumerate(parts):
+            assert len(part.blocks) == 4 // world
+            most = -(-data.num_blocks // world)
+            assert all(block // most == rank for block in part.blocks.tolist())
             seen |= by_block(data, part)
-        assert seen == by_block(data, whole)
+        assert len(seen) == 4
+        if alone is not None:
+            whole = alone.at(t)
+            assert torch.equal(torch.cat([part.blocks for part in parts]), whole.blocks)
+            assert seen == by_block(data, whole)
+
+
+def test_each_block_of_a_share_is_drawn_as_often_as_any_other():
+    data = D.PointData(torch.zeros(10, 1))
+    stream = D.BlockSampler(
+        data, blocks_per_step=4, samples_per_block=1, num_steps=4000, rank=1, world_size=2
+    )
+    counts = torch.zeros(10)
+    for batch in stream:
+        counts[batch.blocks] += 1
+    assert not counts[:5].any()
+    # Binomial(4000, 2/5): five standard deviations.
+    assert (counts[5:] - 1600).abs().max() < 5 * (4000 * 0.4 * 0.6) ** 0.5
 
 
 def by_block(data, batch):
@@ -551,8 +573,13 @@ REFUSALS = {
     ),
     "uneven ranks": (
         lambda: sampler("points", blocks_per_step=3, rank=0, world_size=2),
-        "blocks_per_step=3 is not a multiple of the 2 ranks",
+        r"blocks_per_step=3 is not a multiple of the 2 shares \(2 ranks\)",
     ),
+    "uneven shares": (
+        lambda: sampler("groups", blocks_per_step=3, shares=3),
+        "4 blocks cannot be cut into 3 equal shares",
+    ),
+    "no share": (lambda: sampler("points", shares=0), "shares must be at least 1"),
     "workers": (lambda: loader("points", num_workers=-1), "num_workers must not be negative"),
 }
 

@@ -6,6 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fcco import MSVRM, Variant
+from fcco.distributed import Share
 from fcco.point import Point
 from fcco.table import BlockTable
 from fcco.testing import CATALOGUE, Toy, make_model
@@ -14,13 +15,17 @@ CPU = torch.device("cpu")
 
 
 def test_memory_is_p_numbers_a_row_and_little_more():
+    def bytes_of(m, parts):
+        table = BlockTable.build(Share(m), 3, dtype=torch.float32, **parts)
+        return sum(t.numel() * t.element_size() for t in table.buffers.values())
+
     def size(**parts):
-        table = BlockTable.build(1000, 3, dtype=torch.float32, device=CPU, **parts)
-        return sum(t.numel() * t.element_size() for t in table.buffers.values()) / 1000
+        return (bytes_of(3000, parts) - bytes_of(1000, parts)) / 2000
 
     assert size() == 4 * 3 + 1
     assert size(previous=True) == 4 * 3 + 1
     assert size(ages=True) == 4 * 3 + 1 + 4
+    assert bytes_of(1000, {"previous": True}) - bytes_of(1000, {}) == 4096 * (8 + 4 * 3)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +33,7 @@ def test_memory_is_p_numbers_a_row_and_little_more():
 )
 def test_lazy_shrinking_equals_shrinking_every_row(betas):
     generator = torch.Generator().manual_seed(0)
-    table = BlockTable.build(8, 2, dtype=torch.float64, device=CPU, shrinks=True, previous=True)
+    table = BlockTable.build(Share(8), 2, dtype=torch.float64, shrinks=True, previous=True)
     dense = torch.randn((8, 2), generator=generator, dtype=torch.float64)
     table.fill(dense, step=0)
     before, everything = dense, torch.arange(8)

@@ -1,5 +1,6 @@
 """Exact passes over a data set: the chunks that ``snapshot`` sums, and a value to monitor."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from fcco.batch import Batch
 from fcco.data.blocks import BlockData, Device
+from fcco.distributed import Ranks
 from fcco.objective import Objective
 from fcco.probe import Closure, Probe
 from fcco.rows import rows_of
@@ -23,8 +25,12 @@ def exact_pass(
     *,
     chunk_size: int = 1024,
     device: Device = None,
+    rank: int | None = None,
+    world_size: int | None = None,
 ) -> list[Closure]:
     """The closures of one exact pass, for ``opt.snapshot``; each makes its batch when called.
+
+    With several ranks these are the ones of this rank, equally many on each.
 
     Where blocks are anchors, every closure passes all partners through the model, so a pass costs
     as many sweeps over the data as there are chunks.
@@ -35,6 +41,8 @@ def exact_pass(
         objective: the problem.
         chunk_size: samples (or blocks, where each has many partners) of one closure.
         device: where the model is, if the inputs are elsewhere.
+        rank: of this process; None: ``torch.distributed``'s if it is set up, else 0.
+        world_size: likewise.
 
     Examples:
         >>> from fcco.data import TaskData
@@ -50,7 +58,21 @@ def exact_pass(
         batch: Batch = dataset.collate(dataset.chunk(span))
         return objective.inner(model, batch if device is None else batch.to(device))
 
-    return [partial(call, span) for span in dataset.spans(chunk_size)]
+    here = Ranks()
+    size = here.size if world_size is None else world_size
+    spans = _even(dataset.spans(chunk_size), size)
+    return [partial(call, span) for span in spans[here.rank if rank is None else rank :: size]]
+
+
+def _even(spans: Sequence[Tensor], size: int) -> list[Tensor]:
+    """Spans whose number is a multiple of ``size``: some are cut in two."""
+    even = list(spans)
+    while len(even) % size:
+        longest = max(range(len(even)), key=lambda k: len(even[k]))
+        if len(even[longest]) < 2:
+            raise ValueError(f"too little data to share an exact pass among {size} ranks")
+        even[longest : longest + 1] = even[longest].tensor_split(2)
+    return even
 
 
 @torch.no_grad()

@@ -100,6 +100,7 @@ def block_loader(
     replacement: bool = True,
     num_workers: int = 0,
     pin_memory: bool = False,
+    shares: int = 1,
     rank: int | None = None,
     world_size: int | None = None,
 ) -> BlockLoader:
@@ -115,7 +116,9 @@ def block_loader(
         replacement: whether a sample may come twice for a block.
         num_workers: processes that read samples ahead; worth it where reading takes time.
         pin_memory: for faster copies to a GPU.
-        rank: of this process; None: ``torch.distributed``'s if it is set up.
+        shares: into which the blocks are cut, so that up to as many ranks see one stream; see
+            ``BlockSampler``.
+        rank: of this process; None: ``torch.distributed``'s if it is set up, else 0.
         world_size: likewise.
 
     Examples:
@@ -138,6 +141,7 @@ def block_loader(
         num_steps=num_steps,
         seed=seed,
         replacement=replacement,
+        shares=shares,
         rank=rank,
         world_size=world_size,
     )

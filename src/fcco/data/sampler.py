@@ -1,5 +1,6 @@
 """Which blocks and samples a step looks at: reproducible, resumable anywhere, on any rank."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from fcco.batch import Batch
 from fcco.data.blocks import BlockData
 from fcco.data.draws import distinct
+from fcco.distributed import Ranks, Share
 
 __all__ = ["BlockSampler"]
 
@@ -16,8 +18,11 @@ class BlockSampler:
     """B1 distinct blocks a step, uniformly, and inner samples for each.
 
     Step t draws from a generator seeded by (seed, t), so the stream depends on nothing else, the
-    position is one number, and loaders may run ahead of it. With several ranks, all draw the same
-    B1 blocks and each takes every world_size-th: together they see what one process would.
+    position is one number, and loaders may run ahead of it.
+
+    With ``shares`` the blocks are cut into as many equal parts, and each gives its part of B1. A
+    rank draws from the shares it owns and from no other; any number of ranks that divides
+    ``shares`` sees the same stream, one process too.
 
     Args:
         dataset: the samples and their blocks.
@@ -26,6 +31,7 @@ class BlockSampler:
         num_steps: batches in all.
         seed: of the stream.
         replacement: whether a sample may come twice for a block.
+        shares: how many; there are at least as many as ranks, and more must divide m.
         rank: of this process; None: ``torch.distributed``'s if it is set up, else 0.
         world_size: likewise.
 
@@ -46,6 +52,7 @@ class BlockSampler:
         num_steps: int,
         seed: int = 0,
         replacement: bool = True,
+        shares: int = 1,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -56,16 +63,15 @@ class BlockSampler:
         dataset.check(samples_per_block, replacement=replacement)
         if num_steps < 0:
             raise ValueError(f"num_steps must not be negative, got {num_steps}")
-        here, size = _place()
-        self.rank = here if rank is None else rank
-        self.world_size = size if world_size is None else world_size
+        if shares < 1:
+            raise ValueError(f"shares must be at least 1, got {shares}")
+        here = Ranks()
+        self.rank = here.rank if rank is None else rank
+        self.world_size = here.size if world_size is None else world_size
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"rank must lie in 0..{self.world_size - 1}, got {self.rank}")
-        if blocks_per_step % self.world_size:
-            raise ValueError(
-                f"blocks_per_step={blocks_per_step} is not a multiple of the {self.world_size} "
-                "ranks"
-            )
+        self.shares = self._cut(dataset.num_blocks, blocks_per_step, shares)
+        """Those of this rank."""
         self.dataset = dataset
         self.blocks_per_step = blocks_per_step
         self.samples_per_block = samples_per_block
@@ -74,6 +80,27 @@ class BlockSampler:
         self.replacement = replacement
         self.step = 0
         """Batches handed out so far."""
+
+    def _cut(self, num_blocks: int, blocks_per_step: int, shares: int) -> list[Share]:
+        """The shares that this rank owns."""
+        size = math.lcm(shares, self.world_size)
+        if blocks_per_step % size:
+            raise ValueError(
+                f"blocks_per_step={blocks_per_step} is not a multiple of the {size} shares "
+                f"({self.world_size} ranks)"
+            )
+        if size != self.world_size and num_blocks % size:
+            # Equal draws of unequal shares favour the blocks of the smaller; an optimizer weighs
+            # whole ranks alone.
+            raise ValueError(f"{num_blocks} blocks cannot be cut into {size} equal shares")
+        each = size // self.world_size
+        mine = [Share(num_blocks, self.rank * each + k, size) for k in range(each)]
+        if mine[0].least < blocks_per_step // size:
+            raise ValueError(
+                f"the smallest of {size} shares has {mine[0].least} blocks, fewer than the "
+                f"{blocks_per_step // size} it is to give a step"
+            )
+        return mine
 
     def __len__(self) -> int:
         return self.num_steps
@@ -85,14 +112,19 @@ class BlockSampler:
 
     def at(self, step: int) -> Batch:
         """The batch of one step, counted from 1, as positions in the data set."""
-        generator = torch.Generator().manual_seed(_mixed(self.seed, step))
-        blocks = distinct(self.dataset.num_blocks, self.blocks_per_step, generator)
-        size = self.blocks_per_step, self.samples_per_block
-        spread = torch.rand(size, generator=generator, dtype=torch.float64)
-        shared = torch.rand(size[1], generator=generator, dtype=torch.float64)
-        mine = slice(self.rank, None, self.world_size)
+        count = self.blocks_per_step // self.shares[0].size
+        common = torch.Generator().manual_seed(_mixed(self.seed, step))
+        blocks, spread = [], []
+        for share in self.shares:
+            own = common
+            if share.size > 1:
+                own = torch.Generator().manual_seed(_mixed(_mixed(self.seed, step), share.rank))
+            blocks.append(distinct(share.count, count, own) + share.start)
+            size = count, self.samples_per_block
+            spread.append(torch.rand(size, generator=own, dtype=torch.float64))
+        shared = torch.rand(self.samples_per_block, generator=common, dtype=torch.float64)
         batch: Batch = self.dataset.draw(
-            blocks[mine], spread[mine], shared, replacement=self.replacement
+            torch.cat(blocks), torch.cat(spread), shared, replacement=self.replacement
         )
         return batch
 
@@ -103,13 +135,6 @@ class BlockSampler:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.step, self.seed = state["step"], state["seed"]
-
-
-def _place() -> tuple[int, int]:
-    group = torch.distributed
-    if group.is_available() and group.is_initialized():
-        return group.get_rank(), group.get_world_size()
-    return 0, 1
 
 
 def _mixed(seed: int, step: int) -> int:

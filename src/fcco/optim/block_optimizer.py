@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
+from fcco.distributed import Ranks
 from fcco.methods import Method
 from fcco.objective import Objective
 from fcco.optim.hyper import check_initial
@@ -20,9 +21,11 @@ from fcco.optim.memory import (
     wide,
 )
 from fcco.optim.progress import Progress
+from fcco.optim.travel import pack_table, unpack_table
 from fcco.point import Point
 from fcco.queries import Queries
 from fcco.rows import rows_of
+from fcco.storage import Place, zeros_at
 from fcco.table import BlockTable
 from fcco.updates import Update
 
@@ -35,9 +38,11 @@ class BlockOptimizer(Optimizer):
     The state of the first trainable parameter also holds the table and the counters, on behalf of
     the whole optimizer: a further top-level key of ``state_dict`` would be dropped by
     ``torch.distributed.checkpoint``.
+
+    With several ranks each holds the rows of its own blocks, and all else of theirs is alike.
     """
 
-    parts = {"objective", "method", "update", "_buffers", "_dtype", "_host"}
+    parts = {"objective", "method", "update", "ranks", "_buffers", "_dtype", "_host", "_table_on"}
     """The attributes that pickling keeps."""
 
     def __init__(
@@ -50,12 +55,19 @@ class BlockOptimizer(Optimizer):
         update: Update,
         buffers: Iterable[Tensor],
         initial: Tensor | float | None,
+        table_on: Place,
+        ranks: Ranks | None,
     ) -> None:
         check_initial(initial, objective)
         self.objective = objective
         self.method = method
         self.update = update
+        self.ranks = Ranks() if ranks is None else ranks
+        share = self.ranks.share(objective.num_blocks)
+        if share.least == 0:
+            raise ValueError(f"{share.total} blocks cannot be shared by {share.size} ranks")
         self._buffers = list(buffers)
+        self._table_on = table_on
         super().__init__(params, defaults)
         self._host = self._trainable()[0]
         self._dtype = wide(self._host.dtype)
@@ -69,8 +81,9 @@ class BlockOptimizer(Optimizer):
             table = build_table(
                 objective,
                 method,
+                share,
                 dtype=self._dtype,
-                device=self._host.device,
+                zeros=zeros_at(table_on, self._host.device),
                 gamma=defaults["gamma"],
                 initial=initial,
             )
@@ -78,15 +91,16 @@ class BlockOptimizer(Optimizer):
 
     @property
     def table(self) -> BlockTable | None:
-        """u, or None for a method that has none."""
+        """u of this rank's blocks, or None for a method that has none."""
         buffers = self.state[self._host].get("table")
         if buffers is None:
             return None
-        return BlockTable(buffers, scaled=rows_of(self.objective).scaled)
+        share = self.ranks.share(self.objective.num_blocks)
+        return BlockTable(buffers, share, scaled=rows_of(self.objective).scaled)
 
     @property
     def queries(self) -> Queries:
-        """Oracle queries so far, counted exactly."""
+        """Oracle queries so far, of all ranks, counted exactly."""
         progress = self._progress
         return Queries(progress.values, progress.gradients)
 
@@ -112,7 +126,7 @@ class BlockOptimizer(Optimizer):
                 "new buffers, so build the optimizer after moving the model"
             )
         table = self.table
-        if table is not None and table.device != device:
+        if table is not None and table.device != device and self._table_on is None:
             table.to(device)
         return params, states
 
@@ -148,22 +162,43 @@ class BlockOptimizer(Optimizer):
             if p.requires_grad:
                 self.state[p].update(fresh_state(p, self.method, self.update))
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything; with several ranks the table is one DTensor of which each has its share."""
+        state_dict = super().state_dict()
+        table, state = self.table, state_dict["state"]
+        if table is not None:
+            held = next(key for key, entry in state.items() if "table" in entry)
+            state[held] = {**state[held], "table": pack_table(table, self.ranks)}
+        return state_dict
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore everything, bit for bit; a state of another method or size is an error.
 
-        Values are copied, in the precision this optimizer keeps them in.
+        Values are copied, in the precision and to the place this optimizer keeps them in. With
+        several ranks all of them must call it.
         """
+        table, state = self.table, dict(state_dict["state"])
+        for key, entry in state.items():
+            if table is not None and "table" in entry:
+                state[key] = {**entry, "table": unpack_table(entry["table"], table)}
         pairs, thawed = match_state(
             self.state,
             self._all_params(),
-            state_dict,
+            {**state_dict, "state": state},
             lambda p: fresh_state(p, self.method, self.update),
         )
         own = self.state
-        super().load_state_dict(state_dict)
-        self.state = own  # torch's copy is cast to the parameters' precision
+        # torch would cast its copy to the parameters' precision and move it to their device.
+        small = {
+            key: {name: value for name, value in entry.items() if name != "table"}
+            for key, entry in state.items()
+        }
+        super().load_state_dict({**state_dict, "state": small})
+        self.state = own
         self.state.update(thawed)
         copy_state(pairs)
+        if table is not None and "overlay_blocks" in table.buffers:
+            table.sort_overlay()
 
     def __getstate__(self) -> dict[str, Any]:
         # torch keeps defaults, groups and state; hooks, and a scheduler's wrapper around step,

@@ -7,10 +7,12 @@ from torch.optim.optimizer import ParamsT
 
 from fcco import methods
 from fcco.coefficients import Gamma
+from fcco.distributed import Ranks
 from fcco.methods import Method
 from fcco.objective import Objective
 from fcco.optim.compositional import CompositionalOptimizer
 from fcco.safeguard import ChangeBound
+from fcco.storage import Place
 from fcco.updates import Update
 
 __all__ = ["BSGD", "MSVRM", "SOAP", "SOX", "FreshPair", "Variant"]
@@ -44,6 +46,8 @@ class SOX(CompositionalOptimizer):
         initial: Tensor | float | None = None,
         weight_decay: float = 0.0,
         updated_slopes: bool = False,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -56,6 +60,8 @@ class SOX(CompositionalOptimizer):
             buffers=buffers,
             initial=initial,
             weight_decay=weight_decay,
+            table_on=table_on,
+            ranks=ranks,
         )
 
 
@@ -73,6 +79,8 @@ class SOAP(CompositionalOptimizer):
         buffers: Iterable[Tensor] = (),
         initial: Tensor | float | None = None,
         weight_decay: float = 0.0,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -85,6 +93,8 @@ class SOAP(CompositionalOptimizer):
             buffers=buffers,
             initial=initial,
             weight_decay=weight_decay,
+            table_on=table_on,
+            ranks=ranks,
         )
 
 
@@ -119,6 +129,8 @@ class MSVRM(CompositionalOptimizer):
         weight_decay: float = 0.0,
         safeguard: ChangeBound | None = None,
         updated_slopes: bool = False,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
         method = _version(_SINGLE_POINT if single_point else _MSVRM, version)
         super().__init__(
@@ -135,6 +147,8 @@ class MSVRM(CompositionalOptimizer):
             initial=initial,
             weight_decay=weight_decay,
             safeguard=safeguard,
+            table_on=table_on,
+            ranks=ranks,
         )
 
 
@@ -160,6 +174,7 @@ class FreshPair(CompositionalOptimizer):
         buffers: Iterable[Tensor] = (),
         weight_decay: float = 0.0,
         safeguard: ChangeBound | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -172,6 +187,7 @@ class FreshPair(CompositionalOptimizer):
             buffers=buffers,
             weight_decay=weight_decay,
             safeguard=safeguard,
+            ranks=ranks,
         )
 
 
@@ -191,6 +207,7 @@ class BSGD(CompositionalOptimizer):
         update: Update | None = None,
         buffers: Iterable[Tensor] = (),
         weight_decay: float = 0.0,
+        ranks: Ranks | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -201,6 +218,7 @@ class BSGD(CompositionalOptimizer):
             alpha=alpha,
             buffers=buffers,
             weight_decay=weight_decay,
+            ranks=ranks,
         )
 
 
@@ -226,6 +244,8 @@ class Variant(CompositionalOptimizer):
         initial: Tensor | float | None = None,
         weight_decay: float = 0.0,
         safeguard: ChangeBound | None = None,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -240,6 +260,8 @@ class Variant(CompositionalOptimizer):
             initial=initial,
             weight_decay=weight_decay,
             safeguard=safeguard,
+            table_on=table_on,
+            ranks=ranks,
         )
 
 

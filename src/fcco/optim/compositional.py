@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from fcco.coefficients import Coefficients, Gamma
+from fcco.distributed import Ranks
 from fcco.methods import Method
 from fcco.objective import Objective
 from fcco.optim.block_optimizer import BlockOptimizer
@@ -20,6 +21,7 @@ from fcco.point import Point
 from fcco.probe import Closures
 from fcco.rows import rows_of
 from fcco.safeguard import ChangeBound
+from fcco.storage import Place
 from fcco.updates import Plain, Update
 
 __all__ = ["CompositionalOptimizer"]
@@ -44,6 +46,10 @@ class CompositionalOptimizer(BlockOptimizer):
             its fresh value at its first visit.
         weight_decay: decoupled, as in AdamW.
         safeguard: bounds the gradient's change at large steps, see ``ChangeBound``; None: off.
+        table_on: where the table lies: a device, or a directory (``pathlib.Path``) for a
+            memory-mapped file, if there are more blocks than memory; None: with the parameters.
+        ranks: the processes that share the blocks; None: all of ``torch.distributed``, if it is
+            set up.
 
     Examples:
         >>> from fcco.methods import MSVRM_V2
@@ -74,6 +80,8 @@ class CompositionalOptimizer(BlockOptimizer):
         initial: Tensor | float | None = None,
         weight_decay: float = 0.0,
         safeguard: ChangeBound | None = None,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
         check_problem(objective, method, snapshot_every)
         self.snapshot_every = snapshot_every
@@ -93,6 +101,8 @@ class CompositionalOptimizer(BlockOptimizer):
             update=Plain() if update is None else update,
             buffers=buffers,
             initial=initial,
+            table_on=table_on,
+            ranks=ranks,
         )
         self._coefficients()
 
@@ -157,32 +167,43 @@ class CompositionalOptimizer(BlockOptimizer):
 
         Args:
             closures: the chunks. Together they cover every block; a block met in several chunks
-                is averaged by ``Probe.samples``.
+                is averaged by ``Probe.samples``. With several ranks each brings its part of the
+                chunks, equally many.
         """
         if not self.method.anchored:
             raise ValueError(f"{self.method.name} has no snapshots; version 3 has")
         params, states = self._prepare()
         progress, table = self._progress, self.table
         first = progress.snapshot_step == 0
+        ranks, m, device = self.ranks, self.objective.num_blocks, self._host.device
         fill = first and table is not None and not table.buffers["visited"].all()
+        fill = ranks.any(fill, device)
         format = rows_of(self.objective)
+        rows = totals = None
+        if table is not None and not fill:
+            rows = ranks.whole(table.whole().to(device), m)
+        if table is not None and not first:
+            totals = ranks.whole(table.buffers["samples"].to(device), m)
         exact_pass = ExactPass(
             self.objective,
             format,
             as_closures(closures),
-            rows=None if table is None or fill else table.whole(),
+            ranks=ranks,
+            rows=rows,
             project=table is not None,
-            totals=None if table is None or first else table.buffers["samples"],
+            totals=totals,
             dtype=self._dtype,
-            device=self._host.device,
+            device=device,
         )
-        with Oracle(params, self._buffers, rewind=True) as oracle:
+        with Oracle(params, self._buffers, self.ranks.reduction, rewind=True) as oracle:
             exact = exact_pass.run(oracle, [torch.zeros_like(s["z"]) for s in states])
         if table is not None:
+            mine = slice(table.share.start, table.share.stop)
+            inner = exact.inner[mine]
             if fill:
-                ids = torch.arange(table.num_blocks, device=table.device)
-                table.fill(format.project(exact.inner, ids), step=progress.step)
-            table.keep_snapshot(exact.inner, exact.samples)
+                ids = torch.arange(table.share.start, table.share.stop, device=device)
+                table.fill(format.project(inner, ids), step=progress.step)
+            table.keep_snapshot(inner, exact.samples[mine])
         for state, anchor in zip(states, exact.gradients, strict=True):
             state["anchor"] = anchor
         self._commit(params, states, Point.SNAPSHOT)
@@ -214,12 +235,22 @@ class CompositionalOptimizer(BlockOptimizer):
         if progress.at_snapshot:
             coincide.add(Point.SNAPSHOT)
         seen = Observation(
-            self.objective, self.method, table, dtype=self._dtype, device=self._host.device
+            self.objective,
+            self.method,
+            table,
+            self.ranks.share(self.objective.num_blocks),
+            dtype=self._dtype,
+            device=self._host.device,
         )
         estimation = Estimation(
-            seen, coefficients, step=step, coincide=coincide, safeguard=self.safeguard
+            seen,
+            coefficients,
+            step=step,
+            coincide=coincide,
+            safeguard=self.safeguard,
+            ranks=self.ranks,
         )
-        with Oracle(params, self._buffers) as oracle:
+        with Oracle(params, self._buffers, self.ranks.reduction) as oracle:
             proposal = estimation.run(oracle, closures, params, states)
         if table is not None:
             table.write(

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from fcco.checks import check_distinct, check_rows, check_z
 from fcco.coefficients import Coefficients, Weights, gamma_age, gamma_storm, gamma_theory
+from fcco.distributed import Ranks
 from fcco.methods import SlopeAt
+from fcco.optim.agreement import agree
 from fcco.optim.observation import Observation, Seen
 from fcco.oracle import Oracle
 from fcco.point import Point
@@ -46,6 +48,7 @@ class Estimation:
         step: t, from 1.
         coincide: points that lie where the model stands, and are not evaluated again.
         safeguard: bounds the change of the gradient, or None.
+        ranks: the processes that share the blocks.
     """
 
     def __init__(
@@ -56,9 +59,11 @@ class Estimation:
         step: int,
         coincide: set[Point],
         safeguard: ChangeBound | None,
+        ranks: Ranks,
     ) -> None:
         self.seen = seen
         self.c = coefficients
+        self.ranks = ranks
         self.step = step
         self.coincide = coincide
         self.safeguard = safeguard
@@ -92,6 +97,7 @@ class Estimation:
                 gradient=gradient,
                 direction=direction,
                 into=gradients.get(point),
+                last=oracle.gradient_passes == len(pulled - {Point.CURRENT}),
             )
 
         if self.seen.method.slope_at is SlopeAt.UPDATED:
@@ -114,8 +120,8 @@ class Estimation:
         rows = self._rows(part, inner_row)
         check_rows(self.seen.faults, rows, part.blocks, "u")
         check_z(self.seen.faults, zs)
-        objective = self.seen.rows.outer(rows, part.ids).mean()
-        samples = self.seen.faults.settle(self.seen.samples)
+        mean = self.seen.rows.outer(rows, part.ids).mean()
+        samples, objective = agree(self.seen, self.ranks, mean)
         method = self.seen.method
         return Proposal(
             blocks=part.blocks,
@@ -157,7 +163,7 @@ class Estimation:
         if method.inner is None or table is None:
             return None
         gamma, beta = self.c.gamma, self.c.beta
-        num_blocks, count = self.seen.objective.num_blocks, self.seen.count
+        num_blocks, count = self.seen.share.total, self.seen.count * self.ranks.size
         if gamma == "theory":
             gamma = gamma_theory(beta, num_blocks, count)
         elif gamma == "age" and beta < 1:

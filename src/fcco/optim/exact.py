@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from fcco.checks import check_distinct, check_ids, check_probe, check_rows, check_z
+from fcco.distributed import Ranks, Share
 from fcco.faults import Faults
 from fcco.objective import Objective
 from fcco.oracle import Oracle, Pull
@@ -15,6 +17,9 @@ from fcco.probe import Closure, Probe
 from fcco.rows import Rows
 
 __all__ = ["Exact", "ExactPass"]
+
+PIECE = 2**16
+"""Blocks whose sums ranks exchange at a time."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,15 @@ class ExactPass:
     before its first chunk is back-propagated. One sweep is enough when each block lies in one
     chunk, or when slopes and totals are known from before; otherwise a second sweep follows.
 
+    With several ranks the chunks are spread over them in any way, equally many on each. What they
+    sum is O(m) numbers on every rank, for as long as the pass takes.
+
     Args:
         objective: the problem.
         format: of its rows.
-        closures: the chunks.
-        rows: u, where slopes are taken; None: at the exact values.
+        closures: the chunks of this rank.
+        ranks: the processes that share the pass.
+        rows: u of all blocks, where slopes are taken; None: at the exact values.
         project: bring exact values into the domain first, as a table does.
         totals: samples of each block as the last exact pass found them, or None.
     """
@@ -50,6 +59,7 @@ class ExactPass:
         format: Rows,
         closures: Sequence[Closure],
         *,
+        ranks: Ranks,
         rows: Tensor | None,
         project: bool,
         totals: Tensor | None,
@@ -59,6 +69,7 @@ class ExactPass:
         self.objective = objective
         self.format = format
         self.closures = closures
+        self.ranks = ranks
         self.rows = rows
         self.project = project
         self.known = None if rows is None else totals
@@ -70,23 +81,30 @@ class ExactPass:
 
     def run(self, oracle: Oracle, gradients: list[Tensor]) -> Exact:
         """Sweep once or twice; ``gradients`` are the zero tensors H is summed into."""
-        oracle.evaluate(self.closures, self._respond, into=gradients)
-        missing = (self.totals == 0).nonzero().flatten()
+        device = self.totals.device
+        count = self.ranks.sum(torch.tensor([n := len(self.closures), n * n], device=device))
+        if count[0] ** 2 != self.ranks.size * count[1]:
+            raise ValueError(
+                f"an exact pass needs equally many closures on every rank; here it got {n}"
+            )
+        self._sweep(oracle, gradients)
+        samples = self._joined()
+        missing = (samples == 0).nonzero().flatten()
         if len(missing):
             raise ValueError(
                 f"the exact pass met no sample of {len(missing)} blocks, the first of them "
                 f"{missing[:10].tolist()}: it must cover every block"
             )
-        samples = self.totals
         shares = 1 / samples.to(self.sums.dtype).unsqueeze(1)
         exact = self.format.weigh(self.sums, shares)
         if self.spoiled or (self.known is not None and not torch.equal(self.known, samples)):
             self.rows = exact if self.rows is None else self.rows
             self.known, self.spoiled = samples, False
             self.sums, self.totals = torch.zeros_like(self.sums), torch.zeros_like(samples)
-            torch._foreach_zero_(gradients)
-            oracle.evaluate(self.closures, self._respond, into=gradients)
-            if not torch.equal(self.totals, samples):
+            for gradient in gradients:
+                gradient.zero_()
+            self._sweep(oracle, gradients)
+            if not torch.equal(self._joined(), samples):
                 raise ValueError(
                     "the closures of an exact pass gave other samples when called again: they must "
                     "be deterministic given the RNG state"
@@ -94,13 +112,32 @@ class ExactPass:
         faults = Faults()
         check_z(faults, gradients)
         faults.settle()
-        return Exact(exact, samples, gradients, self.value_queries, self.gradient_queries)
+        asked = torch.tensor([self.value_queries, self.gradient_queries], device=device)
+        values, pulls = self.ranks.sum(asked).tolist()
+        return Exact(exact, samples, gradients, values, pulls)
+
+    def _sweep(self, oracle: Oracle, gradients: list[Tensor]) -> None:
+        oracle.evaluate(self.closures, self._respond, into=gradients)
+
+    def _joined(self) -> Tensor:
+        """The samples of every block on all ranks; ``sums`` becomes the sum over ranks."""
+        if self.ranks.size == 1:
+            return self.totals
+        samples = self.ranks.sum(self.totals.clone())
+        # A block that another rank met too was taken for whole here.
+        split = ((self.totals != 0) & (self.totals != samples)).any()
+        unknown = self.known is None and bool(split)
+        self.spoiled = self.ranks.any(self.spoiled or unknown, samples.device)
+        for start in range(0, len(self.sums), PIECE):
+            piece = self.sums[start : start + PIECE]
+            self.sums[start : start + PIECE] = reduce(self.format.add, self.ranks.gather(piece))
+        return samples
 
     def _respond(self, k: int, probe: Probe, derivative: Tensor | None) -> Pull | None:
         objective, device = self.objective, self.totals.device
         probe.check(inner_dim=objective.inner_dim, device=device)
         faults = Faults()
-        check_ids(faults, probe.blocks, objective.num_blocks)
+        check_ids(faults, probe.blocks, Share(objective.num_blocks))
         check_distinct(faults, probe.blocks)
         check_probe(faults, probe, Point.SNAPSHOT)
         counts = probe.samples_per_row()
@@ -114,13 +151,14 @@ class ExactPass:
         if self.known is None:
             # Each chunk is taken to hold its blocks whole until one is met again. A loss would
             # need its share of all samples, so with several chunks it waits for them too.
-            self.spoiled |= met or (probe.loss is not None and len(self.closures) > 1)
+            chunks = self.ranks.size * len(self.closures)
+            self.spoiled |= met or (probe.loss is not None and chunks > 1)
             fraction, share = torch.ones_like(values[:, 0]), 1.0
         else:
             fraction = counts.to(self.sums.dtype) / self.known[probe.blocks]
             share = total / int(self.known.sum())
-        if self.spoiled:
-            return None
+        if self.spoiled and self.ranks.size == 1:
+            return None  # ranks pass backward together: the others do not know yet
         u = values if self.rows is None else self.rows[probe.blocks]
         if self.project:
             u = self.format.project(u, probe.blocks)
@@ -128,4 +166,6 @@ class ExactPass:
         check_rows(faults, slopes, probe.blocks, "slope of f in an exact pass (feasible?)")
         faults.settle()
         self.gradient_queries += total
-        return Pull(slopes * fraction.unsqueeze(1) / objective.num_blocks, loss=share)
+        # The gradients of several ranks are averaged, and here the sum is wanted.
+        factor = self.ranks.size / objective.num_blocks
+        return Pull(slopes * fraction.unsqueeze(1) * factor, loss=share * self.ranks.size)

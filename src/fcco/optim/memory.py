@@ -8,20 +8,19 @@ import torch
 from torch import Tensor
 
 from fcco.coefficients import Gamma
+from fcco.distributed import Share
 from fcco.methods import Method
 from fcco.objective import Objective
 from fcco.point import Point
 from fcco.rows import rows_of
-from fcco.table import BlockTable
+from fcco.storage import Zeros
+from fcco.table import RESIZED, BlockTable
 from fcco.updates import Update
 
 __all__ = ["SHARED", "build_table", "copy_state", "follow", "fresh_state", "match_state", "wide"]
 
 SHARED = ("table", "progress")
 """What one parameter's state holds on behalf of the whole optimizer."""
-
-_RESIZED = ("overlay_blocks", "overlay_rows")
-"""Tensors whose length is that of the last batch."""
 
 Pairs = list[tuple[dict[str, Any], str, Tensor]]
 """(live dictionary, name, saved tensor)."""
@@ -54,20 +53,21 @@ def follow(state: dict[str, Any], device: torch.device) -> None:
 def build_table(
     objective: Objective,
     method: Method,
+    share: Share,
     *,
     dtype: torch.dtype,
-    device: torch.device,
+    zeros: Zeros,
     gamma: Gamma,
     initial: Tensor | float | None,
 ) -> BlockTable:
-    """The table ``method`` needs, filled with ``initial`` if there is one."""
+    """The table ``method`` needs for the blocks of ``share``, filled with ``initial`` if given."""
     format = rows_of(objective)
     table = BlockTable.build(
-        objective.num_blocks,
+        share,
         format.width,
         scaled=format.scaled,
         dtype=dtype,
-        device=device,
+        zeros=zeros,
         ages=gamma == "age",
         previous=method.recalls(Point.PREVIOUS),
         anchor=method.anchored,
@@ -75,9 +75,9 @@ def build_table(
         shrinks=method.shrinks,
     )
     if isinstance(initial, Tensor):
-        table.fill(format.pack(initial), step=0)
+        table.fill(format.pack(initial[share.start : share.stop]), step=0)
     elif initial is not None:
-        one = torch.full((1, objective.inner_dim), initial, dtype=dtype, device=device)
+        one = torch.full((1, objective.inner_dim), initial, dtype=dtype, device=table.device)
         table.fill(format.pack(one), step=0)
     return table
 
@@ -115,9 +115,9 @@ def match_state(
                 f"the saved state {'lacks' if name in ours else 'has'} the {name} of a "
                 "compositional optimizer: it was saved by another optimizer or stripped on the way"
             )
-    _pair(pairs, {"progress": ours["progress"]}, {"progress": theirs["progress"]}, "", ours)
-    if "table" in ours:
-        _pair(pairs, ours["table"], theirs["table"], "table.", ours["table"])
+    for name in SHARED:
+        if name in ours:
+            _pair(pairs, ours[name], theirs[name], f"{name}.", ours[name])
     thawed: dict[Tensor, dict[str, Any]] = {}
     for number, (key, p) in enumerate(zip(ids, params, strict=True)):
         state = live.get(p, None)
@@ -155,7 +155,7 @@ def _pair(
             raise ValueError(f"the saved state lacks {where}{name}: another method, or stripped?")
         if name not in mine:
             raise ValueError(f"the saved state has {where}{name}, which this method does not use")
-        if name not in _RESIZED and mine[name].shape != other[name].shape:
+        if name not in RESIZED and mine[name].shape != other[name].shape:
             raise ValueError(
                 f"the saved {where}{name} has shape {tuple(other[name].shape)}, here it is "
                 f"{tuple(mine[name].shape)}"

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fcco.checks import check_ids, check_probe, check_rows, check_same
 from fcco.coefficients import Scalar
+from fcco.distributed import Share
 from fcco.faults import Faults
 from fcco.methods import Method, SlopeAt
 from fcco.objective import Objective
@@ -44,6 +45,7 @@ class Observation:
         objective: the problem.
         method: says where slopes are taken.
         table: u, or None.
+        share: the blocks of this rank.
         dtype: of the rows.
         device: of the parameters.
 
@@ -55,6 +57,7 @@ class Observation:
         objective: Objective,
         method: Method,
         table: BlockTable | None,
+        share: Share,
         *,
         dtype: torch.dtype,
         device: torch.device,
@@ -63,6 +66,7 @@ class Observation:
         self.rows = rows_of(objective)
         self.method = method
         self.table = table
+        self.share = share
         self.dtype = dtype
         self.device = device
         self.faults = Faults()
@@ -102,11 +106,11 @@ class Observation:
         )
         # A micro-batch's loss counts by its share of the blocks, so that mean losses add up to
         # the mean loss; the common 1/B1 is applied when all micro-batches were seen.
-        return Pull(slopes * weight, loss=float(weight) * len(micro.blocks))
+        return Pull(slopes * (weight * self.share.weight), loss=float(weight) * len(micro.blocks))
 
     def _first_look(self, probe: Probe) -> Seen:
-        check_ids(self.faults, probe.blocks, self.objective.num_blocks)
-        ids = probe.blocks.clamp(0, self.objective.num_blocks - 1)
+        check_ids(self.faults, probe.blocks, self.share)
+        ids = probe.blocks.clamp(self.share.start, self.share.stop - 1)
         if self.table is None:
             unvisited = torch.ones_like(ids, dtype=torch.bool).unsqueeze(1)
             old = torch.zeros((len(ids), self.rows.width), dtype=self.dtype, device=self.device)
@@ -163,7 +167,7 @@ class Observation:
 
     @property
     def count(self) -> int:
-        """B1."""
+        """The blocks probed, of this rank's B1 / size."""
         return sum(len(micro.blocks) for micro in self._micro)
 
     @property

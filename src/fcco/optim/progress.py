@@ -1,4 +1,4 @@
-"""The counters of an optimizer, kept in a tensor so that they travel with its state."""
+"""The counters of an optimizer, kept in tensors so that they travel with its state."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A view of the counters tensor.
+    """A view of the counters.
 
     Examples:
         >>> progress = Progress(Progress.start())
@@ -16,61 +16,65 @@ class Progress:
         (3, False)
     """
 
-    def __init__(self, counters: Tensor) -> None:
+    def __init__(self, counters: dict[str, Tensor]) -> None:
         self._counters = counters
 
     @staticmethod
-    def start() -> Tensor:
-        """The counters of a new optimizer."""
-        return torch.zeros(6, dtype=torch.int64)
+    def start() -> dict[str, Tensor]:
+        """The counters of a new optimizer.
+
+        They have no dimension, as torch's own ``step``: its tools leave such a tensor on the host.
+        """
+        names = ("step", "snapshot_step", "moved", "at_snapshot", "values", "gradients")
+        return {name: torch.zeros((), dtype=torch.int64) for name in names}
 
     @property
     def step(self) -> int:
         """Steps taken."""
-        return int(self._counters[0])
+        return int(self._counters["step"])
 
     @step.setter
     def step(self, step: int) -> None:
-        self._counters[0] = step
+        self._counters["step"].fill_(step)
 
     @property
     def snapshot_step(self) -> int:
         """The step (from 1) at whose point the last snapshot was taken; 0: none yet."""
-        return int(self._counters[1])
+        return int(self._counters["snapshot_step"])
 
     @snapshot_step.setter
     def snapshot_step(self, step: int) -> None:
-        self._counters[1] = step
+        self._counters["snapshot_step"].fill_(step)
 
     @property
     def moved(self) -> bool:
         """Whether the previous point is another one than the current: not at a (re)start."""
-        return bool(self._counters[2])
+        return bool(self._counters["moved"])
 
     @moved.setter
     def moved(self, moved: bool) -> None:
-        self._counters[2] = moved
+        self._counters["moved"].fill_(moved)
 
     @property
     def at_snapshot(self) -> bool:
         """Whether the snapshot was taken where the model stands."""
-        return bool(self._counters[5])
+        return bool(self._counters["at_snapshot"])
 
     @at_snapshot.setter
     def at_snapshot(self, at: bool) -> None:
-        self._counters[5] = at
+        self._counters["at_snapshot"].fill_(at)
 
     @property
     def values(self) -> int:
-        """Value queries."""
-        return int(self._counters[3])
+        """Value queries, of all ranks."""
+        return int(self._counters["values"])
 
     @property
     def gradients(self) -> int:
-        """Gradient queries."""
-        return int(self._counters[4])
+        """Gradient queries, of all ranks."""
+        return int(self._counters["gradients"])
 
     def count(self, values: int, gradients: int) -> None:
         """Add queries."""
-        self._counters[3] += values
-        self._counters[4] += gradients
+        self._counters["values"].add_(values)
+        self._counters["gradients"].add_(gradients)

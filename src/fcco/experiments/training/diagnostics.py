@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from fcco.data import BlockData, exact_pass
+from fcco.distributed import Ranks
 from fcco.objective import Objective
 from fcco.optim import CompositionalOptimizer
 from fcco.optim.exact import ExactPass
@@ -36,14 +37,15 @@ def diagnose(
     exact_gradient = ExactPass(
         objective,
         form,
-        exact_pass(model, data, objective, chunk_size=chunk_size),
+        exact_pass(model, data, objective, chunk_size=chunk_size, rank=0, world_size=1),
+        ranks=Ranks.alone(),
         rows=None,
         project=opt.table is not None,
         totals=None,
         dtype=dtype,
         device=params[0].device,
     )
-    with Oracle(params, list(model.buffers()), rewind=True) as oracle:
+    with Oracle(params, list(model.buffers()), Ranks.alone().reduction, rewind=True) as oracle:
         exact = exact_gradient.run(oracle, [torch.zeros_like(p) for p in params])
     gradient = torch.stack([g.norm() for g in exact.gradients]).norm()
     result = {"gradient": float(gradient)}

@@ -1,0 +1,55 @@
+"""Where the rows of a table lie: beside the parameters, on another device, or in a file."""
+
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+__all__ = ["Place", "Zeros", "zeros_at"]
+
+Place = torch.device | str | Path | None
+"""A device, or a directory for a memory-mapped file; None: with the parameters."""
+
+Zeros = Callable[[tuple[int, ...], torch.dtype], Tensor]
+"""Makes a zero tensor of a shape and dtype."""
+
+
+def zeros_at(place: Place, default: torch.device) -> Zeros:
+    """How to make the tensors of a table at ``place``.
+
+    In a directory they are files without a name, mapped into memory: the system keeps in RAM what
+    is in use, and they vanish with the process. They are working storage, not a checkpoint.
+
+    Args:
+        place: see ``Place``.
+        default: where the parameters are.
+
+    Examples:
+        >>> zeros = zeros_at(Path(tempfile.gettempdir()), torch.device("cpu"))
+        >>> zeros((3, 1), torch.float32).tolist()
+        [[0.0], [0.0], [0.0]]
+    """
+    if isinstance(place, Path):
+        if not place.is_dir():
+            raise ValueError(f"table_on: {place} is not a directory")
+        return lambda shape, dtype: _mapped(place, shape, dtype)
+    try:
+        device = default if place is None else torch.device(place)
+    except RuntimeError:
+        raise ValueError(
+            f"table_on must be a device or a pathlib.Path of a directory, got {place!r}"
+        ) from None
+    return lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device)
+
+
+def _mapped(directory: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    count = math.prod(shape)
+    if count == 0:
+        return torch.zeros(shape, dtype=dtype)
+    with tempfile.NamedTemporaryFile(dir=directory, prefix="fcco-table-") as file:
+        # Grown by truncation the file has no blocks on the disk until rows are written.
+        file.truncate(count * dtype.itemsize)
+        return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)
