@@ -1,6 +1,7 @@
 """Checkpoints that are spoiled, cannot be written, or belong to another run."""
 
 import errno
+import gc
 import json
 import os
 import pickle
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import pytest
 import torch
@@ -147,14 +149,17 @@ def test_names_say_the_step_and_the_bytes(tmp_path):
     assert checkpoints.load()["weights"].tolist() == [11.0] * 3
 
 
-def test_files_of_killed_processes_are_removed_and_others_left(tmp_path):
+def test_files_of_killed_processes_are_removed_and_others_left(tmp_path, monkeypatch):
     (tmp_path / ".writing-12345").write_bytes(b"half")
+    there, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (there.append(os.listdir(tmp_path)), fsync(file)))
     (tmp_path / "step-best.pt").write_bytes(b"the user's own")
     for step in range(4):
         Checkpoints(tmp_path).save({}, step=step)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 3
     assert names[-1] == "step-best.pt"
+    assert ".writing-12345" not in there[0], "there may be no room for both"
 
 
 @pytest.mark.parametrize("place", ["write", "fsync", "replace"])
@@ -180,6 +185,32 @@ def test_a_full_disk_leaves_what_there_was(tmp_path, monkeypatch, place):
     monkeypatch.undo()
     assert {path: path.read_bytes() for path in checkpoints.directory.iterdir()} == before
     assert checkpoints.load() == {"step": 2}
+
+
+def test_what_cannot_be_pickled_leaves_what_there_was(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    path = checkpoints.save({"step": 1}, step=1)
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
+        checkpoints.save({"weights": torch.zeros(10**6), "step": lambda: 2}, step=2)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="to see what is mapped")
+@pytest.mark.parametrize("method", ["msvrm-v2", "msvrm-v3", "cross-entropy", "min-max"])
+def test_a_resumed_run_does_not_live_in_the_file(tmp_path, method):
+    """A file that is mapped and then cut short would end the process with SIGBUS."""
+    update = "plain" if method == "min-max" else "adam"
+    config = Config.of(CONFIG.as_record() | {"method": method, "update": update})
+    Training(config, output=tmp_path, problem=PROBLEM).run()
+    training = Training(config, output=tmp_path, problem=PROBLEM)
+    maps = Path("/proc/self/maps")
+    state = training.checkpoints.load()
+    assert str(tmp_path) in maps.read_text(), "it is mapped while it is looked at"
+    del state
+    training.run()
+    assert training.step == config.steps
+    gc.collect()
+    assert str(tmp_path) not in maps.read_text()
 
 
 LIMITED = """

@@ -1,10 +1,10 @@
 """The training engine: steps until the budget is used up, looks, checkpoints, resumption."""
 
-import io
 import json
 import shutil
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fcco.experiments.training.config import Config
 from fcco.experiments.training.diagnostics import diagnose
 from fcco.experiments.training.directory import check_free, claim
 from fcco.experiments.training.divergence import Diverged, advice
-from fcco.experiments.training.files import write_bytes, write_text
+from fcco.experiments.training.files import write_stream, write_text
 from fcco.experiments.training.interruption import Interruption
 from fcco.experiments.training.journal import Journal
 from fcco.experiments.training.learner import Learner
@@ -127,9 +127,8 @@ class Training:
         self.save()
         record = self.record("running" if self.signal else "finished")
         if self.output is not None and not self.signal:
-            weights = io.BytesIO()
-            torch.save(self.model.state_dict(), weights)
-            write_bytes(self.output / "model.pt", weights.getbuffer())
+            weights = self.model.state_dict()
+            write_stream(self.output / "model.pt", lambda file: torch.save(weights, file))
             write_text(self.output / "record.json", json.dumps(record) + "\n")
         return record
 
@@ -220,11 +219,15 @@ class Training:
             self.checkpoints.save(state, step=self.step)
 
     def _resume(self) -> None:
-        state = None if self.checkpoints is None else self.checkpoints.load(self.config.device)
+        state = None if self.checkpoints is None else self.checkpoints.load()
         if state is None:
             return
+        learned = state["learner"]
+        if not isinstance(self.learner, Compositional):
+            # torch's own optimizers do not copy, and would live on the pages of the file.
+            learned = deepcopy(learned)
         self.model.load_state_dict(state["model"])
-        self.learner.load_state_dict(state["learner"])
+        self.learner.load_state_dict(learned)
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
         torch.set_rng_state(state["rng"].cpu())
 

@@ -1,0 +1,151 @@
+"""Minutes of training with ten million blocks: memory must stay flat, and steps as fast as ever.
+
+    make soak    # ten minutes
+
+Each positive of a synthetic set is a block of one-way partial AUC. Every second we take down the
+anonymous memory (pages of files can be dropped) and what a step costs beside the bare network work
+done in turn with it, both in processor time: on a busy machine, a clock tells of the others.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import fcco
+from fcco.experiments.training.checkpoints import Checkpoints
+
+FEATURES, NEGATIVES, BLOCKS, SAMPLES = 8, 100_000, 64, 64
+WARM_UP = 300  # steps before we look: caches fill, and torch imports what it needs
+
+
+class Run:
+    """MSVRM-v2 with gamma by age and Adam-style steps on a small network."""
+
+    def __init__(self, num_blocks, directory):
+        generator = torch.Generator().manual_seed(0)
+        inputs = torch.randn(num_blocks + NEGATIVES, FEATURES, generator=generator)
+        labels = torch.arange(len(inputs)) < num_blocks
+        inputs[:num_blocks] += 0.5
+        data = fcco.data.AnchorData.positives(inputs, labels)
+        self.objective = fcco.objectives.OneWayPartialAUC(num_blocks, num_negatives=NEGATIVES)
+        self.model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, 1))
+        self.loader = fcco.data.block_loader(
+            data, self.objective, blocks_per_step=BLOCKS, samples_per_block=SAMPLES, num_steps=2**62
+        )
+        self.batches = iter(self.loader)
+        params, rule = self.model.parameters(), fcco.updates.Adam()
+        self.opt = fcco.MSVRM(
+            params, self.objective, version=2, lr=1e-3, alpha=0.1, beta=0.1, update=rule
+        )
+        # Zeros take no memory until they are written: a table that fills would look like a leak.
+        for state in self.opt.state_dict()["state"].values():
+            for tensor in state.get("table", {}).values():
+                tensor.copy_(tensor.clone())
+        self.checkpoints = Checkpoints(directory)
+        self.steps = 0
+
+    def step(self):
+        """Seconds of a step with its draw, and that in units of two bare forwards and backwards."""
+        start = time.thread_time()
+        closure = partial(self.objective.inner, self.model, next(self.batches))
+        self.opt.step(closure)
+        middle = time.thread_time()
+        for _ in range(2):
+            closure().values.sum().backward()
+        self.steps += 1
+        return middle - start, (middle - start) / (time.thread_time() - middle)
+
+    def save(self):
+        parts = {"model": self.model, "opt": self.opt, "loader": self.loader}
+        state = {name: part.state_dict() for name, part in parts.items()}
+        self.checkpoints.save(state, step=self.steps)
+
+
+def anonymous():
+    """Megabytes that only this process holds."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+def observe(run, *, seconds, save_every):
+    """(time, memory, step, step beside bare) each second: medians over the steps of it."""
+    samples, times, saved = [], [], 0
+    start = shown = time.monotonic()
+    while (now := time.monotonic()) - start < seconds:
+        times.append(run.step())
+        if now - shown >= 1:
+            costs = map(statistics.median, zip(*times, strict=True))
+            samples.append((now - start, anonymous(), *costs))
+            shown, times = now, []
+        if now - start >= (saved + 1) * save_every:
+            run.save()
+            saved += 1
+    return samples, saved
+
+
+def slope(xs, ys):
+    """Of the least-squares line, with its standard error."""
+    fit, spread = statistics.linear_regression(xs, ys), statistics.variance(xs) * (len(xs) - 1)
+    rest = sum((y - fit.intercept - fit.slope * x) ** 2 for x, y in zip(xs, ys, strict=True))
+    return fit.slope, (rest / (len(xs) - 2) / spread) ** 0.5
+
+
+def summarize(samples):
+    times, memory, steps, relative = zip(*samples, strict=True)
+    tenth = max(1, len(samples) // 10)
+
+    def change(values):
+        return statistics.median(values[-tenth:]) / statistics.median(values[:tenth])
+
+    growth, error = slope([seconds / 3600 for seconds in times], memory)
+    return {
+        "memory": statistics.fmean(memory),
+        "megabytes_an_hour": growth,
+        "standard_error": error,
+        "step_ms": 1000 * statistics.median(steps),
+        "step_last_to_first": change(steps),
+        "step_beside_bare_last_to_first": change(relative),
+    }
+
+
+def faults(found):
+    if found["megabytes_an_hour"] > 60:
+        yield "memory grows by more than 1 MB a minute"
+    if found["step_beside_bare_last_to_first"] > 1.1:
+        yield "steps have slowed down by more than 10 %"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--blocks", type=int, default=10**7)
+    parser.add_argument("--checkpoint-seconds", type=float, default=60.0)
+    parser.add_argument("--output", type=Path, help="write the figures and samples to this file")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as directory:
+        run = Run(given.blocks, Path(directory))
+        for _ in range(WARM_UP):
+            run.step()
+        run.save()
+        every = given.checkpoint_seconds
+        samples, saved = observe(run, seconds=60 * given.minutes, save_every=every)
+    counts = {"blocks": given.blocks, "steps": run.steps, "checkpoints": saved}
+    found = {"minutes": given.minutes} | counts | summarize(samples)
+    for name, value in found.items():
+        print(f"{name:<31} {value:.6g}")
+    if given.output is not None:
+        given.output.write_text(json.dumps(found | {"samples": samples}) + "\n")
+    sys.exit("; ".join(faults(found)) or None)
+
+
+if __name__ == "__main__":
+    main()
