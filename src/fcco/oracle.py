@@ -140,7 +140,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             torch.clear_autocast_cache()
             for k, closure in enumerate(closures, start=1):
                 final = into is not None or (last and k == len(closures))
-                with self._reduction.around(last=final, backward=gradient):
+                with self._reduction.around(last=final):
                     self._evaluate_one(k - 1, closure, respond, gradient, direction, into)
 
     def _evaluate_one(

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-__all__ = ["Place", "Zeros", "zeros_at"]
+__all__ = ["Place", "Zeros", "zeros_at", "zeros_in_memory"]
 
 Place = torch.device | str | Path | None
 """A device, or a directory for a memory-mapped file; None: with the parameters."""
@@ -43,6 +43,16 @@ def zeros_at(place: Place, default: torch.device) -> Zeros:
             f"table_on must be a device or a pathlib.Path of a directory, got {place!r}"
         ) from None
     return lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device)
+
+
+def zeros_in_memory(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """On the host.
+
+    Examples:
+        >>> zeros_in_memory((2,), torch.bool)
+        tensor([False, False])
+    """
+    return torch.zeros(shape, dtype=dtype)
 
 
 def _mapped(directory: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fcco.distributed import Share
 from fcco.point import Point
-from fcco.storage import Zeros, zeros_at
+from fcco.storage import Zeros, zeros_in_memory
 
 __all__ = ["REPLICATED", "RESIZED", "BlockTable"]
 
@@ -63,7 +63,7 @@ class BlockTable:
         *,
         scaled: int = 0,
         dtype: torch.dtype,
-        zeros: Zeros = zeros_at("cpu", torch.device("cpu")),
+        zeros: Zeros = zeros_in_memory,
         ages: bool = False,
         previous: bool = False,
         anchor: bool = False,

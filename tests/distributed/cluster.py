@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -96,8 +97,6 @@ class Run:
         probe = self.problem.inner(self.model, draw)
         if not self.loss:
             return probe
-        from dataclasses import replace
-
         # Of the blocks probed, so that it is another number on every rank.
         return replace(probe, loss=probe.values.square().mean() / 3)
 
@@ -134,10 +133,11 @@ class Run:
         }
 
 
-def start(script, world, directory, *arguments, env=None):
+def start(script, world, directory, *arguments):
     """The processes of a job, each with its rank; they meet through a file."""
     Path(directory).mkdir(parents=True, exist_ok=True)
-    common = os.environ | {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(world), **(env or {})}
+    tests = str(Path(__file__).parents[1])
+    common = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": tests, "WORLD_SIZE": str(world)}
     return [
         subprocess.Popen(
             [sys.executable, "-W", "error", str(script), str(directory), *map(str, arguments)],

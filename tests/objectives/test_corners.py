@@ -205,3 +205,57 @@ def test_a_closed_slope_is_the_derivative():
     blocks, objective = torch.zeros(20).long(), O.MultiTaskAUC(1, margin=0.4)
     expected = slope(lambda rows: objective.outer(rows, blocks), u)
     torch.testing.assert_close(objective.outer_slope(u, blocks), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        O.NDCG(torch.tensor([2, 0, 1, 3, 1]), torch.tensor([3, 2])),
+        O.NDCG(torch.tensor([2, 0, 1, 3, 1]), torch.tensor([3, 2]), top_k=2),
+        O.AveragePrecision(4, num_samples=10),
+        O.AveragePrecision([1, 3], num_samples=10),
+    ],
+    ids=["ndcg", "ndcg at 2", "ap", "map"],
+)
+def test_slopes_in_closed_form_are_those_of_outer(objective):
+    blocks = torch.tensor([2, 0, 3])
+    generator = torch.Generator().manual_seed(0)
+    u = torch.rand(3, objective.inner_dim, generator=generator, dtype=torch.float64) + 0.2
+    u.requires_grad_()
+    (expected,) = torch.autograd.grad(objective.outer(u, blocks).sum(), u)
+    torch.testing.assert_close(objective.outer_slope(u, blocks), expected, rtol=1e-12, atol=1e-12)
+    assert expected.abs().min() > 0
+
+
+def test_a_single_point_on_a_batch_that_tasks_share():
+    """The derivative along the last move, against one by differences."""
+    torch.manual_seed(0)
+    data = D.TaskData(torch.randn(40, 5, dtype=torch.float64), torch.rand(40, 3) < 0.4)
+    objective = O.MultiTaskAUC(3)
+    batch = data.batch(torch.arange(40))
+    model = torch.nn.Linear(5, 3).double()
+    opt = fcco.MSVRM(
+        model.parameters(),
+        objective,
+        version=1,
+        single_point=True,
+        lr=0.01,
+        alpha=0.5,
+        beta=0.5,
+        gamma=0.7,
+    )
+    opt.step(lambda: objective.inner(model, batch))
+    before, blocks = objective.inner(model, batch).values.detach(), torch.arange(3)
+    old, start = (
+        opt.table.read(blocks),
+        [opt.state[p]["previous"].clone() for p in model.parameters()],
+    )
+    opt.step(lambda: objective.inner(model, batch))
+    with torch.no_grad():
+        other = torch.nn.Linear(5, 3).double()
+        for p, q in zip(other.parameters(), start, strict=True):
+            p.copy_(q)
+        change = before - objective.inner(other, batch).values
+    expected = 0.5 * old + 0.5 * before + 0.7 * change
+    torch.testing.assert_close(opt.table.read(blocks), expected, rtol=0, atol=1e-6)
+    assert (0.7 * change).abs().max() > 1e-4

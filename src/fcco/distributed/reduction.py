@@ -13,9 +13,8 @@ __all__ = ["Reduction"]
 class Reduction:
     """One reduction a step: all points accumulate in ``.grad``, and only the last one is averaged.
 
-    The optimizer is given parameters, not modules, so the distributed modules are noted as a
-    closure calls them. A step that does not know them yet reduces at every point, which gives the
-    same sum.
+    The optimizer is given parameters, not modules, so the distributed modules are noted as the
+    first closure calls them.
 
     Args:
         active: whether ``torch.distributed`` is set up.
@@ -25,52 +24,52 @@ class Reduction:
     def __init__(self, *, active: bool, defer: bool = True) -> None:
         self.active = active
         self.defer = defer
-        self.replicated: list[Any] = []
-        """Modules of ``DistributedDataParallel``."""
-        self.sharded: list[Any] = []
-        """Modules of ``fully_shard``."""
+        self.modules: dict[Any, None] = {}
+        """Those of ``DistributedDataParallel`` and ``fully_shard``."""
 
     @contextmanager
-    def around(self, *, last: bool, backward: bool) -> Iterator[None]:
-        """Around one call of a closure and its backward pass.
+    def around(self, *, last: bool) -> Iterator[None]:
+        """Around one call of a closure and its backward pass, if it has one.
 
         Args:
             last: whether gradients are to be averaged now.
-            backward: whether there is a backward pass.
         """
         if not self.active:
             yield
             return
+        apart = self.defer and not last
         with ExitStack() as stack:
-            if self.replicated or self.sharded:
-                if backward and self.defer and not last:
-                    stack.enter_context(self._apart())
+            if self.modules:
+                for module in self.modules:
+                    _enter(module, apart, stack)
             else:
-                hook = register_module_forward_pre_hook(self._note)
+                hook = register_module_forward_pre_hook(
+                    lambda module, inputs: self._note(module, apart, stack)
+                )
                 stack.callback(hook.remove)
             yield
-        if not backward:
-            # Its backward pass would have done it. Kept, they would be taken for the parameters
-            # of the next point.
-            for module in self.sharded:
-                module.reshard()
 
-    @contextmanager
-    def _apart(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for module in self.replicated:
-                stack.enter_context(module.no_sync())
-            for module in self.sharded:
-                module.set_requires_gradient_sync(False, recurse=False)
-                stack.callback(module.set_requires_gradient_sync, True, recurse=False)
-            yield
-
-    def _note(self, module: nn.Module, inputs: Any) -> None:
+    def _note(self, called: nn.Module, apart: bool, stack: ExitStack) -> None:
         from torch.distributed.fsdp import FSDPModule
         from torch.nn.parallel import DistributedDataParallel
 
-        if isinstance(module, DistributedDataParallel) and module not in self.replicated:
-            self.replicated.append(module)
-        elif isinstance(module, FSDPModule):
-            within = (part for part in module.modules() if isinstance(part, FSDPModule))
-            self.sharded.extend(part for part in within if part not in self.sharded)
+        if called in self.modules or not isinstance(called, DistributedDataParallel | FSDPModule):
+            return
+        for module in called.modules():
+            if isinstance(module, DistributedDataParallel | FSDPModule):
+                self.modules[module] = None
+                _enter(module, apart, stack)
+
+
+def _enter(module: Any, apart: bool, stack: ExitStack) -> None:
+    if not hasattr(module, "reshard"):
+        if apart:
+            stack.enter_context(module.no_sync())
+        return
+    # After a forward pass alone FSDP2's root keeps what it gathered, and would take it for the
+    # parameters of the next point.
+    module.reshard()
+    stack.callback(module.reshard)
+    if apart:
+        module.set_requires_gradient_sync(False, recurse=False)
+        stack.callback(module.set_requires_gradient_sync, True, recurse=False)

@@ -69,6 +69,15 @@ class AveragePrecision(Objective):
             return -precision
         return -precision * self._weights(blocks, u)
 
+    def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """(-1, precision) over the denominator."""
+        own = (1 - self.surrogate.at_zero) / self.num_samples
+        positives, all_samples = (u + own).unbind(1)
+        inverse = 1 / all_samples
+        if self._weights is not None:
+            inverse = inverse * self._weights(blocks, u)
+        return torch.stack([-inverse, positives / all_samples * inverse], dim=1)
+
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """u_1 <= u_2, and both hold at least the positive itself."""
         own = self.surrogate.at_zero / self.num_samples

@@ -41,7 +41,7 @@ def check_positive(**numbers: float) -> None:
 
 
 class Column:
-    """A number for each block, looked up where u is; it moves there once.
+    """A number for each block, looked up where u is, in its precision; it moves there once.
 
     Examples:
         >>> Column(torch.tensor([1.0, 2.0]))(torch.tensor([1]), torch.zeros(1))
@@ -49,10 +49,10 @@ class Column:
     """
 
     def __init__(self, numbers: Tensor) -> None:
-        self._numbers = numbers
+        self._exact = self._numbers = numbers
 
     def __call__(self, blocks: Tensor, like: Tensor) -> Tensor:
         """The numbers of ``blocks``, in the precision of ``like``."""
-        if self._numbers.device != blocks.device:
-            self._numbers = self._numbers.to(blocks.device)
-        return self._numbers[blocks].to(like.dtype)
+        if self._numbers.device != blocks.device or self._numbers.dtype != like.dtype:
+            self._numbers = self._exact.to(device=blocks.device, dtype=like.dtype)
+        return self._numbers[blocks]

@@ -1,5 +1,6 @@
 """Ranking lists: ListNet and NDCG. One block a pair of a list and one of its items."""
 
+import math
 from typing import Any
 
 import torch
@@ -125,11 +126,29 @@ class NDCG(Objective):
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the discounted gain at the smooth rank."""
-        rank = self._sizes(blocks, u) * u[:, 0] + (1 - self.surrogate.at_zero)
+        rank = self._rank(u, self._sizes(blocks, u))
         gain = self._gains(blocks, u) / torch.log2(1 + rank)
+        return -gain if self.top_k is None else -gain * self._kept(rank)
+
+    def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """d/du of G c / log2(1 + rank), with c = 1 or what is kept of it past rank K."""
+        sizes = self._sizes(blocks, u)
+        rank = self._rank(u, sizes)
+        discount = torch.log2(1 + rank)
+        slope = self._gains(blocks, u) * sizes / discount
+        falling = 1 / (math.log(2) * (1 + rank) * discount)
         if self.top_k is not None:
-            gain = gain * torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
-        return -gain
+            kept = self._kept(rank)
+            slope, falling = slope * kept, falling + (1 - kept) / self.softness
+        return (slope * falling).unsqueeze(1)
+
+    def _rank(self, u: Tensor, sizes: Tensor) -> Tensor:
+        return sizes * u[:, 0] + (1 - self.surrogate.at_zero)
+
+    def _kept(self, rank: Tensor) -> Tensor:
+        """How much of a gain counts, from 1 to 0 past rank K."""
+        assert self.top_k is not None
+        return torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The item's own l(0) is always in the mean."""

@@ -55,11 +55,11 @@ class _ClassMoments(torch.autograd.Function):
         return total.mul_(torch.sub(h, part, out=part)), None, None, None
 
     @staticmethod
+    @torch.no_grad()  # of the first order, like the backward pass
     def jvp(ctx: Any, tangent: Tensor, *others: None) -> Tensor:
         h, positive, negative, scale = ctx.saved_tensors
         slant = tangent * h * (1 - h)
-        sums = _sums(slant, 2 * h, positive, negative, scale)
-        return sums
+        return _sums(slant, 2 * h, positive, negative, scale)
 
 
 def _sums(x: Tensor, factor: Tensor, positive: Tensor, negative: Tensor, scale: Tensor) -> Tensor:

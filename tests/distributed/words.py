@@ -1,0 +1,203 @@
+"""Run by both of two ranks: what is exchanged, what is refused, and what an uneven cut weighs."""
+
+import itertools
+import sys
+
+import torch
+import torch.distributed as dist
+from distributed.cluster import Run, join
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from fcco import MSVRM, SOX, Probe
+from fcco.distributed import Ranks
+from fcco.testing import Toy, make_model
+from fcco.testing.job import assert_unchanged, capture
+
+
+def raised(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def one_reduction_a_step(rank):
+    for case, passes in {"sox": 1, "v1": 1, "v2": 2, "v3": 3}.items():
+        run = Run(case, "ddp")
+        buckets = []
+
+        def counted(state, bucket, buckets=buckets):
+            buckets.append(bucket.index())
+            return allreduce_hook(state, bucket)
+
+        run.model.register_comm_hook(None, counted)
+        run.run(1, 1)  # where the modules are noted
+        before = len(buckets)
+        run.run(2, 3)
+        assert len(buckets) - before == 2, (case, passes, buckets)
+
+
+def a_fault_on_one_rank_is_everyones(rank):
+    run = Run("v2", "ddp").run(1, 3)
+    draw = run.draw(4)
+
+    def poisoned():
+        probe = run.inner(draw)
+        spoil = torch.tensor([1.0, float("nan") if rank else 1.0], dtype=torch.float64)
+        return Probe(probe.blocks, probe.values * spoil, samples=probe.samples)
+
+    before = capture(run.module, run.opt)
+    error = raised(lambda: run.opt.step(poisoned))
+    assert isinstance(error, FloatingPointError), error
+    if rank:
+        assert f"Probe.values at the current point of blocks {draw.blocks.tolist()}" in str(error)
+    assert_unchanged(before, run.module, run.opt)
+    run.run(4, 5)
+
+    def twice():
+        probe = run.inner(run.draw(6))
+        blocks = probe.blocks if rank == 0 else probe.blocks[:1].expand(len(probe.blocks)).clone()
+        return Probe(blocks, probe.values, samples=probe.samples)
+
+    error = raised(lambda: run.opt.step(twice))
+    expected = RuntimeError if rank == 0 else ValueError
+    assert type(error) is expected, error
+    assert ("another rank found a fault" if rank == 0 else "were probed twice") in str(error)
+    run.run(6, 7)
+
+
+def blocks_of_another_rank_are_refused(rank):
+    run = Run("sox", "ddp").run(1, 2)
+    draw = run.problem.everything(torch.tensor([1, 5]))
+    error = raised(lambda: run.opt.step(lambda: run.inner(draw)))
+    mine, other = (5, 1) if rank == 0 else (1, 0)
+    assert str(error).startswith(
+        f"blocks [{mine}] belong to ranks [{other}]; this is rank {rank}"
+    ), error
+    run.run(3, 4)
+
+
+def unequal_counts_are_refused(rank):
+    run = Run("sox", "ddp").run(1, 2)
+    draw = run.problem.everything(torch.tensor([0, 1] if rank == 0 else [5]))
+    error = raised(lambda: run.opt.step(lambda: run.inner(draw)))
+    assert isinstance(error, ValueError)
+    assert "every rank must probe equally many blocks" in str(error), error
+    run = Run("v3", "ddp")
+    closure = lambda: run.inner(run.problem.everything())  # noqa: E731
+    error = raised(lambda: run.opt.snapshot([closure] * (1 + rank)))
+    assert "equally many closures" in str(error), error
+
+
+def an_uneven_cut_is_unbiased(rank):
+    problem = Toy(7, 2)
+    table = torch.randn(7, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    mine = [(0, 1, 2, 3), (4, 5, 6)]
+    mean, count = 0, 0
+    for pair in itertools.product(*mine):
+        model = DistributedDataParallel(make_model("network", 2))
+        opt = SOX(model.parameters(), problem, lr=0.1, alpha=1.0, beta=0.5, initial=table)
+        draw = problem.everything(torch.tensor([pair[rank]]))
+        opt.step(lambda model=model, draw=draw: problem.inner(model, draw))
+        z = torch.cat([opt.state[p]["z"].flatten() for p in model.parameters()])
+        mean, count = mean + z, count + 1
+    model = make_model("network", 2)
+    alone = Ranks.alone()
+    opt = SOX(model.parameters(), problem, lr=0.1, alpha=1.0, beta=0.5, initial=table, ranks=alone)
+    opt.step(lambda: problem.inner(model, problem.everything()))
+    z = torch.cat([opt.state[p]["z"].flatten() for p in model.parameters()])
+    torch.testing.assert_close(mean / count, z, rtol=1e-12, atol=1e-12)
+
+
+def exact_passes_may_be_split_in_any_way(rank):
+    """By blocks, by samples, in several chunks, with an ordinary loss: H and g are the same."""
+    problem = Toy(6, 2)
+
+    def anchors(ranks, closures):
+        model = make_model("network", 2)
+        wrapped = model if ranks is not None else DistributedDataParallel(model)
+        opt = MSVRM(
+            wrapped.parameters(), problem, version=3, lr=0.1, alpha=0.5, beta=0.5, ranks=ranks
+        )
+        opt.snapshot(closures(wrapped))
+        opt.snapshot(closures(wrapped))
+        H = torch.cat([opt.state[p]["anchor"].flatten() for p in model.parameters()])
+        part = opt.ranks.whole(opt.table.buffers["anchor"], 6)
+        return torch.cat([H, part.flatten()])
+
+    def chunk(model, blocks, samples, loss):
+        values = problem.values(model, blocks, samples)
+        extra = model(problem.x[blocks[:, None], samples].flatten(0, 1)).square().mean()
+        return Probe(blocks, values, samples=samples.shape[1], loss=extra if loss else None)
+
+    everything = torch.arange(6)
+    for loss in (False, True):
+        alone = anchors(
+            Ranks.alone(),
+            lambda model, loss=loss: lambda: chunk(
+                model, everything, torch.arange(5).expand(6, -1), loss
+            ),
+        )
+        mine = everything[rank::2].tensor_split([1 + rank])  # 1 + 2 blocks, and 2 + 1
+        by_blocks = anchors(
+            None,
+            lambda model, loss=loss, mine=mine: [
+                lambda b=b: chunk(model, b, torch.arange(5).expand(len(b), -1), loss) for b in mine
+            ],
+        )
+        by_samples = anchors(
+            None,
+            lambda model, loss=loss: lambda: chunk(
+                model, everything, torch.arange(5)[rank::2].expand(6, -1), loss
+            ),
+        )
+        torch.testing.assert_close(by_samples, alone, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(by_blocks, alone, rtol=1e-12, atol=1e-12)
+
+
+def whole_states_travel(rank):
+    """A full state dict holds the rows of all ranks, and is cut anew when it is loaded."""
+    for parallel in ("ddp", "fsdp"):
+        run = Run("v2 adam", parallel).run(1, 5)
+        expected = run.result()
+        options = StateDictOptions(full_state_dict=True)
+        full = get_optimizer_state_dict(run.model, run.opt, options=options)
+        held = next(entry["table"] for entry in full["state"].values() if "table" in entry)
+        torch.testing.assert_close(held["rows"], expected["table"], rtol=0, atol=0)
+        other = Run("v2 adam", parallel)
+        set_optimizer_state_dict(other.model, other.opt, full, options=options)
+        with torch.no_grad():
+            for p, q in zip(other.module.parameters(), run.module.parameters(), strict=True):
+                p.copy_(q)
+        one, two = run.run(6, 8).result(), other.run(6, 8).result()
+        for name in ("params", "z"):
+            for a, b in zip(one[name], two[name], strict=True):
+                assert torch.equal(a, b), (parallel, name)
+        assert torch.equal(one["table"], two["table"])
+
+
+def main(directory):
+    rank, _ = join(directory)
+    for check in (
+        one_reduction_a_step,
+        a_fault_on_one_rank_is_everyones,
+        blocks_of_another_rank_are_refused,
+        unequal_counts_are_refused,
+        an_uneven_cut_is_unbiased,
+        exact_passes_may_be_split_in_any_way,
+        whole_states_travel,
+    ):
+        check(rank)
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,86 @@
+"""Where a table lies changes nothing but the memory it takes."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import fcco
+from fcco.testing import CATALOGUE, Toy, flat, make_model
+from fcco.testing.job import Job, assert_same, capture
+
+
+def anonymous():
+    """Bytes of memory that no file stands behind."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split("RssAnon:")[1].split()[0])
+
+
+@pytest.mark.parametrize("name", ["sox", "msvrm-v2-age", "msvrm-v3-age", "variant-v3"])
+def test_a_mapped_table_gives_the_same_run(name, tmp_path):
+    plain = Job(CATALOGUE[name]).run(12)
+    mapped = Job(CATALOGUE[name], table_on=tmp_path).run(12)
+    assert_same(capture(plain.model, plain.opt), capture(mapped.model, mapped.opt))
+
+
+def test_a_mapped_table_resumes_bit_for_bit(tmp_path):
+    first = Job(CATALOGUE["msvrm-v2-age"], table_on=tmp_path).run(7)
+    torch.save(first.opt.state_dict(), tmp_path / "state.pt")
+    saved = torch.load(tmp_path / "state.pt", weights_only=True)
+    second = Job(CATALOGUE["msvrm-v2-age"], table_on=tmp_path)
+    second.model.load_state_dict(first.model.state_dict())
+    second.opt.load_state_dict(saved)
+    second.generator.set_state(first.generator.get_state())
+    state = torch.get_rng_state()
+    first.run(5)
+    torch.set_rng_state(state)
+    second.run(5)
+    assert torch.equal(flat(first.model.parameters()), flat(second.model.parameters()))
+
+
+def test_the_file_has_no_name_and_takes_no_memory(tmp_path):
+    before = anonymous()
+    problem = Toy(8, 1)
+    problem.num_blocks = 50_000_000
+    model = make_model("linear", 1)
+    opt = fcco.MSVRM(
+        model.parameters(), problem, version=2, lr=0.1, alpha=0.5, beta=0.5, table_on=tmp_path
+    )
+    assert opt.table.buffers["rows"].numel() == 50_000_000
+    opt.table.write(
+        torch.tensor([7]), torch.zeros(1, 1).double(), torch.ones(1, 1).double(), step=1, beta=0.5
+    )
+    assert opt.table.read(torch.tensor([7, 49_999_999])).tolist() == [[1.0], [0.0]]
+    assert list(tmp_path.iterdir()) == []
+    assert anonymous() - before < 20e6  # of 650 MB
+
+
+def test_places_that_are_none(tmp_path):
+    def build(place):
+        model = make_model("linear", 1)
+        return fcco.SOX(model.parameters(), Toy(4, 1), lr=0.1, alpha=0.5, beta=0.5, table_on=place)
+
+    with pytest.raises(ValueError, match=r"table_on: .*nowhere is not a directory"):
+        build(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"table_on must be a device or a pathlib.Path"):
+        build(os.fspath(tmp_path))
+    assert build("cpu").table.device == torch.device("cpu")
+
+
+def test_rows_may_lie_on_another_device_than_the_blocks():
+    """The meta device stands for a GPU: ids and rows must be moved, or the operation fails."""
+    share = fcco.distributed.Share(10)
+    table = fcco.BlockTable.build(
+        share,
+        2,
+        dtype=torch.float32,
+        zeros=lambda shape, dtype: torch.zeros(shape, dtype=dtype, device="meta"),
+        ages=True,
+        previous=True,
+        anchor=True,
+    )
+    blocks = torch.tensor([3, 1])
+    for part in (table._places(blocks), table.buffers["rows"]):
+        assert part.device.type == "meta"
+    table.write(blocks, torch.zeros(2, 2), torch.ones(2, 2), step=1, beta=0.5)
