@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow coverage lint types imports docs bench build clean
+.PHONY: demo test test-slow coverage lint types imports docs bench soak build clean
 
 demo: $(STAMP)
 	$(BIN)/fcco demo
@@ -35,9 +35,32 @@ docs: $(STAMP)
 	$(BIN)/pip install -q -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
 
+# BENCH=--quick: a minute or so each, and noisier. RESULTS: where the figures go, as JSON.
+BENCH ?=
+RESULTS ?= runs/bench
+
+# KEEP_MEMORY=1: freed memory stays with the process. Handing it back and faulting it in again takes
+# a quarter of a CNN's time and scatters; but it is what users pay, and more for whoever allocates
+# more, so it is not left out unless asked for.
+ifdef KEEP_MEMORY
+bench bench-peers: export MALLOC_MMAP_THRESHOLD_ = 8589934592
+bench bench-peers: export MALLOC_TRIM_THRESHOLD_ = 8589934592
+bench bench-peers: export MALLOC_TOP_PAD_ = 268435456
+endif
+# The profiler that counts memory warns of what it did not see allocated, which does not count.
+bench: export TORCH_CPP_LOG_LEVEL = ERROR
 bench: $(STAMP)
-	$(BIN)/python benchmarks/step_cost.py
-	$(BIN)/python benchmarks/objective_cost.py
+	mkdir -p $(RESULTS)
+	$(BIN)/python benchmarks/step_cost.py $(BENCH) --output $(RESULTS)/step_cost.json
+	$(BIN)/python benchmarks/any_m.py $(BENCH) --output $(RESULTS)/any_m.json
+	$(BIN)/python benchmarks/objective_cost.py $(BENCH) --output $(RESULTS)/objective_cost.json
+
+bench-peers: $(STAMP)
+	mkdir -p $(RESULTS)
+	$(BIN)/python benchmarks/peers.py $(BENCH) --output $(RESULTS)/peers.json
+
+soak: $(STAMP)
+	$(BIN)/python benchmarks/soak.py
 
 # The wheel, and proof that it works beside torch alone.
 build: $(STAMP)

@@ -1,135 +1,168 @@
-"""What a step costs beside the bare network work it needs; ratios from one interleaved run.
+"""What a step costs beside the bare network work it needs: time, and peak memory.
 
     make bench
 
-Each optimizer's step is timed against a loop that does only the forward and backward passes the
-method cannot do without. Both are run in turn, many times over, and the ratio of their medians is
-reported: on a shared machine absolute times mean little.
+*Step / bare*: against the forward and backward passes the method cannot do without, of the
+network and of the objective's inner values; for single point, one forward pass that carries
+tangents and the backward pass. *Step / network*: against those of the network alone. A step and
+its bare work come right after one another in each of many rounds; given are the median of the
+ratios and their quartiles. Torch's optimizers on the same passes stand beside them, for what
+moving the weights takes at least. Memory is the peak beyond what was held before, and *kept* is
+what the optimizer remembers, in copies of the weights.
 """
 
-import argparse
-import statistics
-import time
-
 import torch
-from torch import nn
+from cases import own_samples, shared_batch
+from memory import kept_bytes, peak_bytes
+from networks import CNN, MLP, moved, resnet18
+from tables import arguments, markdown, save
+from timing import Spread, interleave, milliseconds, ratio
+from work import Work
 
 import fcco
-import fcco.testing
-
-TASKS, BLOCKS, SAMPLES = 10, 5, 128
 
 
-def mlp():
-    return nn.Sequential(
-        nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, TASKS)
-    ), (784,)
+def sox(params, objective, **options):
+    return fcco.SOX(params, objective, lr=1e-3, alpha=0.5, beta=0.5, **options)
 
 
-def cnn():
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(4),
-        nn.Flatten(),
-        nn.Linear(512, TASKS),
-    ), (1, 28, 28)
+def msvrm(version, **choice):
+    def build(params, objective, **options):
+        settings = {"lr": 1e-3, "alpha": 0.5, "beta": 0.5} | choice | options
+        return fcco.MSVRM(params, objective, version=version, **settings)
+
+    return build
+
+
+def adam(build):
+    return lambda *args, **options: build(*args, update=fcco.updates.Adam(), **options)
 
 
 METHODS = {
-    # name: (optimizer, forwards + backwards, forwards alone)
-    "sox": (lambda p, o: fcco.SOX(p, o, lr=1e-3, alpha=0.5, beta=0.5), 1, 0),
-    "msvrm-v1": (lambda p, o: msvrm(p, o, 1), 1, 1),
-    "msvrm-v2": (lambda p, o: msvrm(p, o, 2), 2, 0),
-    "msvrm-v2 adam": (lambda p, o: msvrm(p, o, 2, update=fcco.updates.Adam()), 2, 0),
-    "msvrm-v3": (lambda p, o: msvrm(p, o, 3), 3, 0),
+    # name: (optimizer, forward and backward passes, forward passes alone)
+    "SOX": (sox, 1, 0),
+    "SOX Adam": (adam(sox), 1, 0),
+    "MSVRM v1": (msvrm(1), 1, 1),
+    "MSVRM v2": (msvrm(2), 2, 0),
+    "MSVRM v2 Adam": (adam(msvrm(2)), 2, 0),
+    "MSVRM v3": (msvrm(3), 3, 0),
+    "MSVRM v1 single point": (msvrm(1, single_point=True), None, None),
 }
+TORCH = {
+    "torch SGD, momentum": lambda params: torch.optim.SGD(params, lr=1e-3, momentum=0.9),
+    "torch Adam": lambda params: torch.optim.Adam(params, lr=1e-3),
+}
+COLUMNS = ("", "bare ms", "step / bare", "step / network", "peak MB", "peak / bare", "kept")
 
 
-def msvrm(params, objective, version, **options):
-    return fcco.MSVRM(params, objective, version=version, lr=1e-3, alpha=0.5, beta=0.5, **options)
+def settings(pixels, images, quick):
+    """{name: (network, how to build its case, tasks, options)}."""
+    result = {}
+    for name, network in (("MLP", MLP), ("CNN", CNN)):
+        for tasks in (10, 100):
+            if quick and network is CNN and tasks == 100:
+                continue
+            result[f"{name}, 5 of {tasks} tasks, own samples"] = network, own_samples, tasks, {}
+            result[f"{name}, {tasks} tasks, shared batch"] = network, shared_batch, tasks, {}
+    few = {"blocks": 4, "samples": images}
+    name = f"ResNet-18, {images} images of {pixels} pixels, 4 of 10 tasks"
+    return result | {name: (resnet18(pixels), own_samples, 10, few)}
 
 
-def measure(build_model, build_optimizer, with_gradient, without, rounds):
-    torch.manual_seed(0)
-    model, shape = build_model()
-    objective = fcco.objectives.MultiTaskAUC(TASKS)
-    blocks = torch.randperm(TASKS)[:BLOCKS]
-    batch = fcco.TaskBatch(blocks, torch.randn(BLOCKS * SAMPLES, *shape), SAMPLES // 2)
-    opt = build_optimizer(model.parameters(), objective)
+def ours(name, network, case):
+    """The step and its bare work, and the optimizer."""
+    build, pulled, looked = METHODS[name]
+    objective, batch = case.objective, case.batch
+    opt = build(network.parameters(), objective, buffers=network.buffers())
     if opt.snapshot_due:
-        full = fcco.TaskBatch(torch.arange(TASKS), torch.randn(TASKS * 8, *shape), 4)
-        opt.snapshot(lambda: objective.inner(model, full))
-    weights = torch.randn(BLOCKS, 4)
-
-    def ours():
-        opt.step(lambda: objective.inner(model, batch))
-
-    def bare():
-        for _ in range(with_gradient):
-            (objective.inner(model, batch).values * weights).sum().backward()
-        model.zero_grad()
-        with torch.no_grad():
-            for _ in range(without):
-                objective.inner(model, batch)
-
-    times = {ours: [], bare: []}
-    for k in range(rounds + 3):
-        for run in (ours, bare):
-            start = time.perf_counter()
-            run()
-            if k >= 3:
-                times[run].append(time.perf_counter() - start)
-    return (statistics.median(times[f]) for f in (ours, bare))
+        everything = own_samples(
+            batch.inputs.shape[1:], case.outputs, case.outputs, case.outputs * 4
+        )
+        opt.snapshot(lambda: objective.inner(network, everything.batch))
+    work = Work(network, case, whole=True)
+    runs = {
+        "step": lambda: opt.step(lambda: objective.inner(network, batch)),
+        "bare": work.with_derivative() if pulled is None else work.repeated(pulled, looked),
+    }
+    if name == "SOX":
+        runs["network"] = Work(network, case, whole=False).repeated(1)
+    return runs, opt
 
 
-def flat_in_m(rounds):
-    """Step time against the number of blocks, a tiny model so that the table would show."""
-    print("\nstep time against m (v2, gamma by age), relative to m = 1e3")
-    runs = {}
-    for m in (10**3, 10**5, 10**7):
-        problem = fcco.testing.Toy(1000, 1, dtype=torch.float32)
-        problem.num_blocks = m
-        model = fcco.testing.make_model("network", 1).float()
-        opt = msvrm(model.parameters(), problem, 2)
+def theirs(name, network, case):
+    """The same passes with a torch optimizer."""
+    opt = TORCH[name](network.parameters())
+    weights = torch.randn_like(case.objective.inner(network, case.batch).values)
 
-        def step(model=model, opt=opt, problem=problem, m=m):
-            rows = torch.randint(1000, (8,))
-            blocks = rows + 1000 * torch.randint(m // 1000, (8,))
-            samples = torch.zeros((8, 1), dtype=torch.int64)
-            if len(blocks.unique()) == 8:
-                opt.step(
-                    lambda: fcco.Probe(blocks, problem.values(model, rows, samples)),
-                )
+    def step():
+        case.objective.inner(network, case.batch).values.backward(weights)
+        opt.step()
+        opt.zero_grad()
 
-        problem.outer = lambda u, blocks: u.square().sum(1)
-        runs[m] = (step, [])
-    for _ in range(rounds * 5):
-        for step, times in runs.values():
-            start = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - start)
-    base = statistics.median(runs[10**3][1])
-    for m, (_, times) in runs.items():
-        print(f"  m = {m:.0e}: {statistics.median(times) / base:.3f}")
+    return {"step": step, "bare": Work(network, case, whole=True).repeated(1)}, opt
+
+
+def measure(setting, network, case, names, seconds, clock):
+    groups, optimizers, networks = {}, {}, {}
+    for name in names:
+        torch.manual_seed(0)
+        model = network.build(case.outputs)
+        groups[name], optimizers[name] = (ours if name in METHODS else theirs)(name, model, case)
+        networks[name] = model, [p.detach().clone() for p in model.parameters()]
+    times = interleave(groups, seconds, clock=clock)
+    rows = []
+    for name, runs in groups.items():
+        model, before = networks[name]
+        assert moved(model, before), f"{name} did not move the weights"
+        weights = sum(p.nbytes for p in model.parameters())
+        peak = {run: peak_bytes(runs[run]) for run in ("step", "bare")}
+        alone = ratio(times[name], "step", "network").json() if "network" in runs else None
+        rows.append(
+            {
+                "setting": setting,
+                "method": name,
+                "bare_ms": milliseconds(times[name], "bare"),
+                "to_bare": ratio(times[name], "step", "bare").json(),
+                "to_network": alone,
+                "peak_mb": peak["step"] / 1e6,
+                "peak_to_bare": peak["step"] / peak["bare"],
+                "kept_copies": kept_bytes(optimizers[name]) / weights,
+            }
+        )
+    return rows
+
+
+def cells(row):
+    return (
+        row["method"],
+        f"{row['bare_ms']:.1f}",
+        Spread(**row["to_bare"]),
+        Spread(**row["to_network"]) if row["to_network"] else "",
+        f"{row['peak_mb']:.1f}",
+        f"{row['peak_to_bare']:.2f}",
+        f"{row['kept_copies']:.1f}",
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=30)
-    rounds = parser.parse_args().rounds
-    torch.set_num_threads(1)
-    print(f"batch {BLOCKS * SAMPLES}, {TASKS} tasks; step / bare network work (bare in ms)")
-    for name, (build, with_gradient, without) in METHODS.items():
-        line = f"  {name:<14}"
-        for model in (mlp, cnn):
-            ours, bare = measure(model, build, with_gradient, without, rounds)
-            line += f"   {model.__name__} {ours / bare:.3f} ({bare * 1e3:.1f})"
-        print(line, flush=True)
-    flat_in_m(rounds)
+    args = arguments(
+        __doc__,
+        pixels=(0, "side of the ResNet's images; default 16, quick 8"),
+        images=(64, "the ResNet's batch"),
+        only=("", "settings whose name holds this"),
+        seconds=(0.0, "about how long each setting is measured; default 60 (MLP 20), quick 6"),
+    )
+    chosen = settings(args.pixels or (8 if args.quick else 16), args.images, args.quick)
+    chosen = {name: setting for name, setting in chosen.items() if args.only in name}
+    results = []
+    for setting, (network, build, tasks, options) in chosen.items():
+        torch.manual_seed(0)
+        case = build(network.shape, tasks, **options)
+        seconds = args.seconds or (6 if args.quick else 20 if network is MLP else 60)
+        rows = measure(setting, network, case, [*METHODS, *TORCH], seconds, args.timer)
+        print(f"\n{setting}\n\n{markdown(COLUMNS, map(cells, rows))}", flush=True)
+        results += rows
+    save(args, {"step_cost": results})
 
 
 if __name__ == "__main__":

@@ -239,7 +239,7 @@ def test_a_single_point_on_a_batch_that_tasks_share():
         objective,
         version=1,
         single_point=True,
-        lr=0.01,
+        lr=0.03,
         alpha=0.5,
         beta=0.5,
         gamma=0.7,
