@@ -8,16 +8,19 @@ from torch import Tensor
 from fcco.faults import Faults
 from fcco.point import Point
 from fcco.probe import Probe
+from fcco.sharded import local
 
 __all__ = ["check_distinct", "check_ids", "check_probe", "check_rows", "check_same", "check_z"]
 
 
-def check_ids(faults: Faults, blocks: Tensor, num_blocks: int) -> None:
-    """Every id lies in 0 .. m-1."""
+def check_ids(faults: Faults, blocks: Tensor, num_blocks: int) -> Tensor:
+    """Every id lies in 0 .. m-1; returns them, forced into that range until this is settled."""
+    ids = blocks.clamp(0, num_blocks - 1)
     faults.add_rows(
-        (blocks < 0) | (blocks >= num_blocks),
+        ids != blocks,
         lambda bad: ValueError(f"block ids {blocks[bad].tolist()} lie outside 0..{num_blocks - 1}"),
     )
+    return ids
 
 
 def check_distinct(faults: Faults, blocks: Tensor) -> None:
@@ -76,15 +79,32 @@ def check_rows(faults: Faults, rows: Tensor, blocks: Tensor, what: str) -> None:
     )
 
 
-def check_z(faults: Faults, zs: Sequence[Tensor]) -> None:
-    """The estimate is finite in every parameter.
+def check_z(
+    faults: Faults,
+    zs: Sequence[Tensor],
+    keep: float = 1.0,
+    terms: Sequence[tuple[list[Tensor], float]] = (),
+) -> None:
+    """keep z + sum of weight term is finite in every parameter, as far as this rank holds it.
 
-    Norms are many times cheaper than looking at every entry; one that overflows leads to a look.
+    Nothing is computed but norms, many times cheaper than a look at every entry. While the norms of
+    the terms are finite, so are the sums: the square of every entry is finite, and numbers that
+    small cannot make a finite z overflow. Otherwise the sums are formed and looked at.
+
+    Args:
+        faults: where the check is noted.
+        zs: z of every parameter, finite if there are terms.
+        keep: its weight, at most 1.
+        terms: what is added; their weights are at most 1.
     """
-    norms = torch._foreach_norm(list(zs))
+    zs = [local(z) for z in zs]
+    norms = torch._foreach_norm([part for parts, _ in terms for part in parts] or zs)
 
     def find() -> Exception | None:
-        bad = [j for j, z in enumerate(zs) if not z.isfinite().all()]
+        sums = torch._foreach_mul(zs, keep)
+        for parts, weight in terms:
+            torch._foreach_add_(sums, parts, alpha=weight)
+        bad = [j for j, total in enumerate(sums) if not total.isfinite().all()]
         return FloatingPointError(f"non-finite z of trainable parameters {bad}") if bad else None
 
     faults.add_screen(torch.stack([norm.to(norms[0].device) for norm in norms]), find)

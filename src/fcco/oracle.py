@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from fcco.probe import Closure, Closures, Probe
+from fcco.sharded import gathered_anew, local, written
 from fcco.world import World
 
 __all__ = ["Oracle", "Pull", "Response", "as_closures"]
@@ -125,6 +126,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         with ExitStack() as stack:
             if at is not None:
                 stack.enter_context(_moved(self._params, at))
+            stack.enter_context(gathered_anew(self._params))
             # A cast that an outer autocast cached belongs to another point.
             torch.clear_autocast_cache()
             for k, closure in enumerate(closures):
@@ -167,23 +169,24 @@ class Oracle(AbstractContextManager["Oracle"]):
         """Note who received a gradient, and move it to ``into`` if that is given."""
         places = set()
         for j, p in enumerate(self._params):
-            if p.grad is None:
+            grad = p.grad
+            if grad is None:
                 continue
-            if p.grad.is_sparse:
+            if grad.is_sparse:
                 raise ValueError(
                     f"trainable parameter {j} has a sparse gradient, which is not supported "
                     "(nn.Embedding(sparse=True)?)"
                 )
             self.received[j] = True
             if into is not None:
-                into[j].add_(p.grad)
+                local(into[j]).add_(local(grad))
                 p.grad = None
-            elif p.grad.data_ptr() in places:
+            elif (place := local(grad).data_ptr()) in places:
                 # Autograd may hand one buffer to two parameters (of a + b, say), and would then
                 # accumulate the next point into it twice.
-                p.grad = p.grad.clone()
+                p.grad = grad.clone()
             else:
-                places.add(p.grad.data_ptr())
+                places.add(place)
 
     def _call_along(
         self, closure: Closure, direction: Sequence[Tensor]
@@ -222,16 +225,17 @@ def _moved(params: Sequence[Tensor], places: Sequence[Tensor]) -> Iterator[None]
     In place and never through ``.data``: a graph still alive across the move then raises instead
     of giving wrong gradients.
     """
+    parts = [local(p) for p in params]
     with torch.no_grad():
-        here = [p.clone() for p in params]
-        for p, place in zip(params, places, strict=True):
-            p.copy_(place)
+        here = torch._foreach_clone(parts)
+        torch._foreach_copy_(parts, [local(place) for place in places])
+    written(params)
     try:
         yield
     finally:
         with torch.no_grad():
-            for p, place in zip(params, here, strict=True):
-                p.copy_(place)
+            torch._foreach_copy_(parts, here)
+        written(params)
 
 
 def _call(closure: Closure) -> Probe:
