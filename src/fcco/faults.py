@@ -27,7 +27,7 @@ class Faults:
 
     def add_rows(self, bad: Tensor, error: Callable[[Tensor], Exception]) -> None:
         """Note a flag per row; ``error`` gets the indices of the bad rows."""
-        self._flags.append(bad.any())
+        self._flags.append(bad)
         self._errors.append(lambda: error(bad.nonzero().flatten()) if bad.any() else None)
 
     def add_finite(self, tensor: Tensor, error: Callable[[Tensor], Exception]) -> None:
@@ -47,10 +47,14 @@ class Faults:
 
     def settle(self, number: Tensor | int = 0) -> int:
         """Read everything, and ``number`` with it, in one transfer; raise the first error."""
-        read = list(self._flags)
+        read = []
+        if self._flags:
+            read.append(torch.cat(self._flags).any())
         if self._finite:
-            # Chunks may differ in precision; cat promotes, which keeps what is not finite.
-            read.append(~torch.cat(self._finite).isfinite().all())
+            # Chunks may differ in precision; cat promotes, and sums keep what is not finite. One
+            # that overflows leads to a look.
+            total = torch.cat(self._finite).sum()
+            read.append(total - total != 0)
         if isinstance(number, Tensor):
             read.append(number)
         found = torch.stack(read).tolist() if read else []
