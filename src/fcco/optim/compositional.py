@@ -234,8 +234,7 @@ class CompositionalOptimizer(BlockOptimizer):
         for p in params:
             p.grad = None
         self._commit(params, states, Point.PREVIOUS)
-        progress.count(proposal.values, proposal.gradients)
-        progress.step, progress.moved, progress.at_snapshot = step, True, False
+        progress.stepped(proposal.values, proposal.gradients)
         return params, states, proposal
 
     def _coefficients(self) -> Coefficients:

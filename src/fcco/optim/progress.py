@@ -74,3 +74,9 @@ class Progress:
         """Add queries."""
         self._counters[3] += values
         self._counters[4] += gradients
+
+    def stepped(self, values: int, gradients: int) -> None:
+        """Note a step away from the current point and its queries; all counters in one write."""
+        step, snapshot_step, _, *counts, _ = self._counters.tolist()
+        queries = counts[0] + values, counts[1] + gradients
+        self._counters.copy_(torch.tensor([step + 1, snapshot_step, True, *queries, False]))
