@@ -9,24 +9,30 @@ from fcco.distributed import Share
 from fcco.faults import Faults
 from fcco.point import Point
 from fcco.probe import Probe
+from fcco.sharded import local
 
 __all__ = ["check_distinct", "check_ids", "check_probe", "check_rows", "check_same", "check_z"]
 
 
-def check_ids(faults: Faults, blocks: Tensor, share: Share) -> None:
-    """Every id lies in 0 .. m-1, and its block belongs to this rank."""
+def check_ids(faults: Faults, blocks: Tensor, share: Share) -> Tensor:
+    """Every id lies in 0 .. m-1 and belongs to this rank.
+
+    Returns the ids, forced into this rank's range until this is settled.
+    """
 
     def error(bad: Tensor) -> ValueError:
-        ids = blocks[bad].tolist()
-        if outside := [i for i in ids if not 0 <= i < share.total]:
+        given = blocks[bad].tolist()
+        if outside := [i for i in given if not 0 <= i < share.total]:
             return ValueError(f"block ids {outside} lie outside 0..{share.total - 1}")
-        owners = sorted({share.owner(i) for i in ids})
+        owners = sorted({share.owner(i) for i in given})
         return ValueError(
-            f"blocks {ids} belong to ranks {owners}; this is rank {share.rank}, whose blocks are "
-            f"{share.start}..{share.stop - 1} (block_loader draws from these)"
+            f"blocks {given} belong to ranks {owners}; this is rank {share.rank}, whose blocks "
+            f"are {share.start}..{share.stop - 1} (block_loader draws from these)"
         )
 
-    faults.add_rows((blocks < share.start) | (blocks >= share.stop), error)
+    ids = blocks.clamp(share.start, share.stop - 1)
+    faults.add_rows(ids != blocks, error)
+    return ids
 
 
 def check_distinct(faults: Faults, blocks: Tensor) -> None:
@@ -85,15 +91,32 @@ def check_rows(faults: Faults, rows: Tensor, blocks: Tensor, what: str) -> None:
     )
 
 
-def check_z(faults: Faults, zs: Sequence[Tensor]) -> None:
-    """The estimate is finite in every parameter.
+def check_z(
+    faults: Faults,
+    zs: Sequence[Tensor],
+    keep: float = 1.0,
+    terms: Sequence[tuple[list[Tensor], float]] = (),
+) -> None:
+    """keep z + sum of weight term is finite in every parameter, as far as this rank holds it.
 
-    Norms are many times cheaper than looking at every entry; one that overflows leads to a look.
+    Nothing is computed but norms, many times cheaper than a look at every entry. While the norms of
+    the terms are finite, so are the sums: the square of every entry is finite, and numbers that
+    small cannot make a finite z overflow. Otherwise the sums are formed and looked at.
+
+    Args:
+        faults: where the check is noted.
+        zs: z of every parameter, finite if there are terms.
+        keep: its weight, at most 1.
+        terms: what is added; their weights are at most 1.
     """
-    norms = torch._foreach_norm(list(zs))
+    zs = [local(z) for z in zs]
+    norms = torch._foreach_norm([part for parts, _ in terms for part in parts] or zs)
 
     def find() -> Exception | None:
-        bad = [j for j, z in enumerate(zs) if not z.isfinite().all()]
+        sums = torch._foreach_mul(zs, keep)
+        for parts, weight in terms:
+            torch._foreach_add_(sums, parts, alpha=weight)
+        bad = [j for j, total in enumerate(sums) if not total.isfinite().all()]
         return FloatingPointError(f"non-finite z of trainable parameters {bad}") if bad else None
 
     faults.add_screen(torch.stack([norm.to(norms[0].device) for norm in norms]), find)

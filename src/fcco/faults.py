@@ -27,7 +27,7 @@ class Faults:
 
     def add_rows(self, bad: Tensor, error: Callable[[Tensor], Exception]) -> None:
         """Note a flag per row; ``error`` gets the indices of the bad rows."""
-        self._flags.append(bad.any())
+        self._flags.append(bad)
         self._errors.append(lambda: error(bad.nonzero().flatten()) if bad.any() else None)
 
     def add_finite(self, tensor: Tensor, error: Callable[[Tensor], Exception]) -> None:
@@ -64,8 +64,12 @@ class Faults:
         return int(number)
 
     def _flagged(self) -> list[Tensor]:
-        flags = list(self._flags)
+        flags = []
+        if self._flags:
+            flags.append(torch.cat(self._flags).any())
         if self._finite:
-            # Chunks may differ in precision; cat promotes, which keeps what is not finite.
-            flags.append(~torch.cat(self._finite).isfinite().all())
+            # Chunks may differ in precision; cat promotes, and sums keep what is not finite. One
+            # that overflows leads to a look.
+            total = torch.cat(self._finite).sum()
+            flags.append(total - total != 0)
         return flags

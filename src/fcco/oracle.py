@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 
 from fcco.distributed import Reduction
 from fcco.probe import Closure, Closures, Probe
+from fcco.sharded import local, written
 from fcco.world import World
 
 __all__ = ["Oracle", "Pull", "Response", "as_closures"]
@@ -133,15 +134,22 @@ class Oracle(AbstractContextManager["Oracle"]):
         self._seen_here |= at is None
         self.value_passes += 1 if direction is None else 2  # a tangent costs about a forward pass
         self.gradient_passes += gradient
+        # Gradients of lower precision than the sum are added up there, not in ``.grad``.
+        narrow = into is not None and any(
+            p.dtype != total.dtype for p, total in zip(self._params, into, strict=True)
+        )
         with ExitStack() as stack:
             if at is not None:
                 stack.enter_context(_moved(self._params, at))
             # A cast that an outer autocast cached belongs to another point.
             torch.clear_autocast_cache()
-            for k, closure in enumerate(closures, start=1):
-                final = into is not None or (last and k == len(closures))
-                with self._reduction.around(last=final):
-                    self._evaluate_one(k - 1, closure, respond, gradient, direction, into)
+            for k, closure in enumerate(closures):
+                end = k + 1 == len(closures) and (into is not None or last)
+                with self._reduction.around(last=narrow or end):
+                    if self._evaluate_one(k, closure, respond, gradient, direction):
+                        self._collect(into if narrow else None)
+            if into is not None:
+                self._collect(into)
 
     def _evaluate_one(
         self,
@@ -150,8 +158,8 @@ class Oracle(AbstractContextManager["Oracle"]):
         respond: Response,
         gradient: bool,
         direction: Sequence[Tensor] | None,
-        into: list[Tensor] | None,
-    ) -> None:
+    ) -> bool:
+        """Whether there was a backward pass."""
         derivative = None
         with torch.set_grad_enabled(gradient):
             if direction is None:
@@ -160,7 +168,7 @@ class Oracle(AbstractContextManager["Oracle"]):
                 probe, derivative = self._call_along(closure, direction)
         pull = respond(k, probe, derivative)
         if pull is None or not gradient:
-            return
+            return False
         roots, seeds = [], []
         if probe.values.requires_grad:
             roots.append(probe.values)
@@ -174,29 +182,30 @@ class Oracle(AbstractContextManager["Oracle"]):
                 "closure run under no_grad, or were the values detached?"
             )
         torch.autograd.backward(roots, seeds)
-        self._collect(into)
+        return True
 
     def _collect(self, into: list[Tensor] | None) -> None:
         """Note who received a gradient, and move it to ``into`` if that is given."""
         places = set()
         for j, p in enumerate(self._params):
-            if p.grad is None:
+            grad = p.grad
+            if grad is None:
                 continue
-            if p.grad.is_sparse:
+            if grad.is_sparse:
                 raise ValueError(
                     f"trainable parameter {j} has a sparse gradient, which is not supported "
                     "(nn.Embedding(sparse=True)?)"
                 )
             self.received[j] = True
             if into is not None:
-                into[j].add_(p.grad)
+                local(into[j]).add_(local(grad))
                 p.grad = None
-            elif p.grad.data_ptr() in places:
+            elif (place := local(grad).data_ptr()) in places:
                 # Autograd may hand one buffer to two parameters (of a + b, say), and would then
                 # accumulate the next point into it twice.
-                p.grad = p.grad.clone()
+                p.grad = grad.clone()
             else:
-                places.add(p.grad.data_ptr())
+                places.add(place)
 
     def _call_along(
         self, closure: Closure, direction: Sequence[Tensor]
@@ -235,16 +244,17 @@ def _moved(params: Sequence[Tensor], places: Sequence[Tensor]) -> Iterator[None]
     In place and never through ``.data``: a graph still alive across the move then raises instead
     of giving wrong gradients.
     """
+    parts = [local(p) for p in params]
     with torch.no_grad():
-        here = [p.clone() for p in params]
-        for p, place in zip(params, places, strict=True):
-            p.copy_(place)
+        here = torch._foreach_clone(parts)
+        torch._foreach_copy_(parts, [local(place) for place in places])
+    written(params)
     try:
         yield
     finally:
         with torch.no_grad():
-            for p, place in zip(params, here, strict=True):
-                p.copy_(place)
+            torch._foreach_copy_(parts, here)
+        written(params)
 
 
 def _call(closure: Closure) -> Probe:

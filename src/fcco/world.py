@@ -8,6 +8,9 @@ from torch import Tensor
 
 __all__ = ["World"]
 
+_WITHOUT_RNG = {torch.device("cpu"), torch.device("meta")}
+"""Devices that have no RNG state of their own; that of the CPU is kept in any case."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -23,16 +26,16 @@ class World:
 
     rng: Tensor
     device_rng: tuple[tuple[torch.device, Tensor], ...]
-    buffers: list[Tensor]
+    buffers: Sequence[Tensor]
 
     @classmethod
     def capture(cls, params: Sequence[Tensor], buffers: Sequence[Tensor]) -> "World":
         """Copy the CPU's RNG state, that of every device a parameter lies on, and the buffers."""
-        devices = {p.device for p in params if p.device.type not in ("cpu", "meta")}
+        devices = {p.device for p in params} - _WITHOUT_RNG
         return cls(
             torch.get_rng_state(),
             tuple((d, getattr(torch, d.type).get_rng_state(d)) for d in devices),
-            [buffer.detach().clone() for buffer in buffers],
+            torch._foreach_clone([buffer.detach() for buffer in buffers]) if buffers else [],
         )
 
     def restore(self, buffers: Sequence[Tensor]) -> None:
@@ -40,6 +43,6 @@ class World:
         torch.set_rng_state(self.rng)
         for device, state in self.device_rng:
             getattr(torch, device.type).set_rng_state(state, device)
-        with torch.no_grad():
-            for buffer, kept in zip(buffers, self.buffers, strict=True):
-                buffer.copy_(kept)
+        if self.buffers:
+            with torch.no_grad():
+                torch._foreach_copy_(list(buffers), list(self.buffers))

@@ -47,3 +47,7 @@ def test_saved_on_two_ranks_goes_on_with_any_number(world, parallel, tmp_path):
         expected = Run(case, "alone").run(1, 27).result()
         expected["objectives"] = expected["objectives"][7:]
         assert_equal(found, expected)
+
+
+def test_what_ranks_exchange_and_refuse(tmp_path):
+    finish(start(HERE / "words.py", 2, tmp_path))

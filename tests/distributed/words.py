@@ -141,8 +141,8 @@ def exact_passes_may_be_split_in_any_way(rank):
     for loss in (False, True):
         alone = anchors(
             Ranks.alone(),
-            lambda model, loss=loss: lambda: chunk(
-                model, everything, torch.arange(5).expand(6, -1), loss
+            lambda model, loss=loss: (
+                lambda: chunk(model, everything, torch.arange(5).expand(6, -1), loss)
             ),
         )
         mine = everything[rank::2].tensor_split([1 + rank])  # 1 + 2 blocks, and 2 + 1
@@ -154,8 +154,8 @@ def exact_passes_may_be_split_in_any_way(rank):
         )
         by_samples = anchors(
             None,
-            lambda model, loss=loss: lambda: chunk(
-                model, everything, torch.arange(5)[rank::2].expand(6, -1), loss
+            lambda model, loss=loss: (
+                lambda: chunk(model, everything, torch.arange(5)[rank::2].expand(6, -1), loss)
             ),
         )
         torch.testing.assert_close(by_samples, alone, rtol=1e-12, atol=1e-12)

@@ -32,7 +32,7 @@ class Ranks:
     """
 
     def __init__(self, group: Any = None, *, defer: bool = True) -> None:
-        active = dist.is_available() and dist.is_initialized()
+        active = _active()
         self.group = group
         self.rank: int = dist.get_rank(group) if active else 0
         self.size: int = dist.get_world_size(group) if active else 1
@@ -45,7 +45,7 @@ class Ranks:
         """This process by itself, whatever others there are."""
         ranks = cls.__new__(cls)
         ranks.group, ranks.rank, ranks.size = None, 0, 1
-        ranks.reduction = Reduction(active=False)
+        ranks.reduction = Reduction(active=_active())
         return ranks
 
     def share(self, total: int) -> Share:
@@ -108,3 +108,7 @@ class Ranks:
             self.__dict__.update(Ranks.alone().__dict__)
         else:
             Ranks.__init__(self, defer=state["defer"])
+
+
+def _active() -> bool:
+    return dist.is_available() and dist.is_initialized()

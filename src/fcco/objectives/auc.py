@@ -57,15 +57,16 @@ class MultiTaskAUC(Objective):
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Both variances and the squared hinge on the gap of the means."""
         a, b, a2, b2 = u.unbind(1)
-        hinge = (self.margin + b - a).clamp(min=0)
-        return (a2 - a.square()) + (b2 - b.square()) + hinge.square() / 2
+        hinge = (b - a + self.margin).clamp(min=0)
+        variances = (a2 + b2).addcmul(a, a, value=-1).addcmul(b, b, value=-1)
+        return variances.addcmul(hinge, hinge, value=0.5)
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
         """In closed form."""
-        a, b = u[:, 0], u[:, 1]
-        hinge = (self.margin + b - a).clamp(min=0)
+        a, b, _, _ = u.unbind(1)
+        hinge = (b - a + self.margin).clamp(min=0)
         one = torch.ones_like(a)
-        return torch.stack([-2 * a - hinge, hinge - 2 * b, one, one], dim=1)
+        return torch.stack([-hinge.add(a, alpha=2), hinge.sub(b, alpha=2), one, one], dim=1)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Moments of scores in [0, 1] lie in [0, 1]."""

@@ -25,6 +25,7 @@ from fcco.optim.travel import pack_table, unpack_table
 from fcco.point import Point
 from fcco.queries import Queries
 from fcco.rows import rows_of
+from fcco.sharded import local
 from fcco.storage import Place, zeros_at
 from fcco.table import BlockTable
 from fcco.updates import Update
@@ -42,7 +43,17 @@ class BlockOptimizer(Optimizer):
     With several ranks each holds the rows of its own blocks, and all else of theirs is alike.
     """
 
-    parts = {"objective", "method", "update", "ranks", "_buffers", "_dtype", "_host", "_table_on"}
+    parts = {
+        "objective",
+        "method",
+        "update",
+        "ranks",
+        "_buffers",
+        "_dtype",
+        "_host",
+        "_share",
+        "_table_on",
+    }
     """The attributes that pickling keeps."""
 
     def __init__(
@@ -63,7 +74,7 @@ class BlockOptimizer(Optimizer):
         self.method = method
         self.update = update
         self.ranks = Ranks() if ranks is None else ranks
-        share = self.ranks.share(objective.num_blocks)
+        self._share = share = self.ranks.share(objective.num_blocks)
         if share.least == 0:
             raise ValueError(f"{share.total} blocks cannot be shared by {share.size} ranks")
         self._buffers = list(buffers)
@@ -95,8 +106,7 @@ class BlockOptimizer(Optimizer):
         buffers = self.state[self._host].get("table")
         if buffers is None:
             return None
-        share = self.ranks.share(self.objective.num_blocks)
-        return BlockTable(buffers, share, scaled=rows_of(self.objective).scaled)
+        return BlockTable(buffers, self._share, scaled=rows_of(self.objective).scaled)
 
     @property
     def queries(self) -> Queries:
@@ -134,9 +144,13 @@ class BlockOptimizer(Optimizer):
         """Keep the states, and remember where every parameter stands now as ``point``."""
         for p, state in zip(params, states, strict=True):
             self.state[p] = state
+        there, here = [], []
         for p in self._all_params():  # the frozen ones too: they may thaw
             if p in self.state and point.value in self.state[p]:
-                self.state[p][point.value].copy_(p)
+                there.append(local(self.state[p][point.value]))
+                here.append(local(p))
+        if there:
+            torch._foreach_copy_(there, here)
         if not self._host.requires_grad:
             # torch.distributed.checkpoint passes over the state of frozen parameters.
             old, self._host = self.state[self._host], params[0]

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Iterable
+from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from fcco.point import Point
 from fcco.probe import Closures
 from fcco.rows import rows_of
 from fcco.safeguard import ChangeBound
+from fcco.sharded import local, written
 from fcco.storage import Place
 from fcco.updates import Plain, Update
 
@@ -131,18 +134,19 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: one closure, or several (micro-batches of disjoint blocks).
         """
-        params, proposal = self._advance(closure)
-        states = [self.state[p] for p in params]
-        directions = self.update.directions(proposal.zs, states)
-        moves = iter(zip(directions, proposal.received, strict=True))
+        params, states, proposal = self._advance(closure)
+        directions = self.update.directions([state["z"] for state in states], states)
+        moves = zip(map(local, params), map(local, directions), proposal.received, strict=True)
         for group in self.param_groups:
-            for p in group["params"]:
-                if not p.requires_grad:
-                    continue
-                direction, received = next(moves)
-                if received and group["weight_decay"] != 0:
-                    p.mul_(1 - group["lr"] * group["weight_decay"])
-                p.add_(direction, alpha=-group["lr"])
+            trainable = sum(p.requires_grad for p in group["params"])
+            if not trainable:
+                continue
+            parts, along, received = zip(*islice(moves, trainable), strict=True)
+            decay = [part for part, got in zip(parts, received, strict=True) if got]
+            if decay and group["weight_decay"] != 0:
+                torch._foreach_mul_(decay, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_add_(parts, along, alpha=-group["lr"])
+        written(params)
         return proposal.objective
 
     @torch.no_grad()
@@ -152,9 +156,9 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: as for ``step``.
         """
-        params, proposal = self._advance(closure)
-        for p, z in zip(params, proposal.zs, strict=True):
-            p.grad = z.to(p.dtype, copy=True)
+        params, states, proposal = self._advance(closure)
+        for p, state in zip(params, states, strict=True):
+            p.grad = state["z"].to(p.dtype, copy=True)
         return proposal.objective
 
     @torch.no_grad()
@@ -222,12 +226,13 @@ class CompositionalOptimizer(BlockOptimizer):
 
     # How a step is made -------------------------------------------------------------------------
 
-    def _advance(self, closure: Closures) -> tuple[list[Tensor], Proposal]:
+    def _advance(self, closure: Closures) -> tuple[list[Tensor], list[dict[str, Any]], Proposal]:
         """Compute u_t and z_t, and commit them once every check has passed."""
         params, states = self._prepare()
         closures = as_closures(closure)
         coefficients = self._coefficients()
-        progress, table, step = self._progress, self.table, self._progress.step + 1
+        progress, table = self._progress, self.table
+        step = progress.step + 1
         if self.snapshot_due:
             what = "is due" if progress.snapshot_step else "was never taken"
             raise ValueError(f"a snapshot {what} before step {step}: call snapshot first")
@@ -238,7 +243,7 @@ class CompositionalOptimizer(BlockOptimizer):
             self.objective,
             self.method,
             table,
-            self.ranks.share(self.objective.num_blocks),
+            self._share,
             dtype=self._dtype,
             device=self._host.device,
         )
@@ -256,13 +261,12 @@ class CompositionalOptimizer(BlockOptimizer):
             table.write(
                 proposal.blocks, proposal.old, proposal.rows, step=step, beta=coefficients.beta
             )
-        for p, state, z in zip(params, states, proposal.zs, strict=True):
-            state["z"] = z
+        proposal.write_z(states)
+        for p in params:
             p.grad = None
         self._commit(params, states, Point.PREVIOUS)
-        progress.count(proposal.values, proposal.gradients)
-        progress.step, progress.moved, progress.at_snapshot = step, True, False
-        return params, proposal
+        progress.stepped(proposal.values, proposal.gradients)
+        return params, states, proposal
 
     def _coefficients(self) -> Coefficients:
         ages = self.table is not None and "last_visit" in self.table.buffers

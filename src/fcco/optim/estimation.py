@@ -1,7 +1,7 @@
 """One step of both recursions: computed and checked, but not yet committed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,27 +16,41 @@ from fcco.optim.observation import Observation, Seen
 from fcco.oracle import Oracle
 from fcco.point import Point
 from fcco.probe import Closure
-from fcco.recursion import advance
 from fcco.safeguard import ChangeBound
-from fcco.updates.update import global_norm
+from fcco.sharded import global_norm, is_sharded, like, local
 
 __all__ = ["Estimation", "Proposal"]
 
 States = Sequence[dict[str, Any]]
 
+Term = tuple[list[Tensor], float]
+"""A tensor for every parameter (its local part, if it is sharded), and the weight of them all."""
+
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a step found: u_t on the probed rows, z_t, and what they cost."""
+    """What a step found: u_t on the probed rows, z_t = keep z_{t-1} + terms, and what they cost."""
 
     blocks: Tensor
     old: Tensor
     rows: Tensor
-    zs: list[Tensor]
+    keep: float
+    terms: list[Term]
     received: list[bool]
     objective: Tensor
     values: int
     gradients: int
+
+    def write_z(self, states: States) -> None:
+        """Replace z_{t-1} by z_t.
+
+        In place, so that no memory is asked for; ``.grad``, which may be a view into a bucket that
+        DDP will use again, is only read.
+        """
+        zs = [local(state["z"]) for state in states]
+        torch._foreach_mul_(zs, self.keep)
+        for tensors, weight in self.terms:
+            torch._foreach_add_(zs, tensors, alpha=weight)
 
 
 class Estimation:
@@ -89,7 +103,7 @@ class Estimation:
         def evaluate(point: Point, gradient: bool, direction: list[Tensor] | None = None) -> None:
             weight = (1.0 if apart else self.gradient_row.at(point)) if gradient else None
             if apart and gradient:
-                gradients[point] = [torch.zeros_like(s["z"]) for s in states]
+                gradients[point] = [torch.zeros_like(local(s["z"])) for s in states]
             oracle.evaluate(
                 closures,
                 lambda k, probe, slant: self.seen.respond(point, weight, k, probe, slant),
@@ -100,12 +114,13 @@ class Estimation:
                 last=oracle.gradient_passes == len(pulled - {Point.CURRENT}),
             )
 
+        direction = self._direction(params, states)
         if self.seen.method.slope_at is SlopeAt.UPDATED:
             # u_t must be known when slopes are taken at w_t, so what it needs comes first.
             self.seen.update = lambda part: self._rows(part, self._inner_row(part.ids))
             for point in sorted(pulled | self._ahead(), key=lambda point: point.value):
                 evaluate(point, point in pulled)
-        evaluate(Point.CURRENT, True, self._direction(params, states))
+        evaluate(Point.CURRENT, True, direction)
         inner_row = self._inner_row(self.seen.ids)
         looked_at = inner_row.points() if inner_row else set()
         if self.seen.method.single_point:
@@ -116,10 +131,10 @@ class Estimation:
 
         part = self.seen.all
         check_distinct(self.seen.faults, part.blocks)
-        zs = self._z_apart(gradients, states) if apart else self._z_fused(params, states)
+        terms = self._apart(gradients, states) if apart else self._fused(params, states)
         rows = self._rows(part, inner_row)
         check_rows(self.seen.faults, rows, part.blocks, "u")
-        check_z(self.seen.faults, zs)
+        check_z(self.seen.faults, [local(s["z"]) for s in states], self.keep, terms)
         mean = self.seen.rows.outer(rows, part.ids).mean()
         samples, objective = agree(self.seen, self.ranks, mean)
         method = self.seen.method
@@ -127,7 +142,8 @@ class Estimation:
             blocks=part.blocks,
             old=part.old,
             rows=rows,
-            zs=zs,
+            keep=self.keep,
+            terms=terms,
             received=oracle.received,
             objective=objective,
             values=samples * oracle.value_passes * (2 if method.slope_at is SlopeAt.PAIR else 1),
@@ -136,7 +152,11 @@ class Estimation:
 
     def _direction(self, params: Sequence[Tensor], states: States) -> list[Tensor] | None:
         """w_t - w_{t-1}, for the single-point variant when its correction does not vanish."""
-        if not self.seen.method.single_point or Point.PREVIOUS in self.coincide or self._vanishes:
+        if not self.seen.method.single_point:
+            return None
+        if any(is_sharded(p) for p in params):
+            raise ValueError("single_point=True is not supported with sharded parameters (DTensor)")
+        if Point.PREVIOUS in self.coincide or self._vanishes:
             return None
         return [p - s["previous"] for p, s in zip(params, states, strict=True)]
 
@@ -191,40 +211,30 @@ class Estimation:
         rows = torch.where(part.unvisited, part.old, rows)
         return seen.rows.project(rows, part.ids)
 
-    def _z_fused(self, params: Sequence[Tensor], states: States) -> list[Tensor]:
-        """z_t from the weighted sum that the points left in ``.grad``.
-
-        Out of place: ``.grad`` may be a view into a bucket that DDP will use again.
-        """
-        zs = []
-        for p, state in zip(params, states, strict=True):
-            z = state["z"] * self.keep
-            if p.grad is not None:
-                z.add_(p.grad, alpha=1 / self.seen.count)
-            if self.gradient_row.anchor != 0:
-                z.add_(state["anchor"], alpha=float(self.gradient_row.anchor))
-            zs.append(z)
-        return zs
-
-    def _z_apart(self, gradients: dict[Point, list[Tensor]], states: States) -> list[Tensor]:
-        """z_t from the gradients of each point."""
-        for sums in gradients.values():
-            torch._foreach_mul_(sums, 1 / self.seen.count)
-        current = gradients.pop(Point.CURRENT)
-        changes = {p: torch._foreach_sub(current, there) for p, there in gradients.items()}
-        row = self.gradient_row
-        if self.safeguard is not None and Point.PREVIOUS in changes:
-            change = global_norm(changes[Point.PREVIOUS])
-            damp = self.safeguard.scale(self.c.alpha, global_norm(current), change)
-            row = replace(row, since_previous=row.since_previous * damp)
-        return [
-            advance(
-                state["z"],
-                self.keep,
-                row,
-                current[j],
-                {point: change[j] for point, change in changes.items()},
-                state.get("anchor"),
-            )
-            for j, state in enumerate(states)
+    def _fused(self, params: Sequence[Tensor], states: States) -> list[Term]:
+        """The weighted sum that the points left in ``.grad``, and the anchor."""
+        gradients = [
+            torch.zeros_like(local(s["z"])) if p.grad is None else local(p.grad)
+            for p, s in zip(params, states, strict=True)
         ]
+        return [(gradients, 1 / self.seen.count), *self._anchor(states)]
+
+    def _apart(self, gradients: dict[Point, list[Tensor]], states: States) -> list[Term]:
+        """The gradient at w_t, its changes since the further points, and the anchor."""
+        share, row = 1 / self.seen.count, self.gradient_row
+        current = gradients.pop(Point.CURRENT)
+        terms: list[Term] = [(current, float(row.current) * share)]
+        for point, there in gradients.items():
+            change = list(torch._foreach_sub(current, there))
+            if self.safeguard is not None and point is Point.PREVIOUS:
+                norms = (
+                    global_norm([like(part, s["z"]) for part, s in zip(parts, states, strict=True)])
+                    for parts in (current, change)
+                )
+                torch._foreach_mul_(change, self.safeguard.scale(self.c.alpha, *norms))
+            terms.append((change, float(row.since(point)) * share))
+        return terms + self._anchor(states)
+
+    def _anchor(self, states: States) -> list[Term]:
+        weight = float(self.gradient_row.anchor)
+        return [([local(s["anchor"]) for s in states], weight)] if weight != 0 else []

@@ -109,8 +109,7 @@ class Observation:
         return Pull(slopes * (weight * self.share.weight), loss=float(weight) * len(micro.blocks))
 
     def _first_look(self, probe: Probe) -> Seen:
-        check_ids(self.faults, probe.blocks, self.share)
-        ids = probe.blocks.clamp(self.share.start, self.share.stop - 1)
+        ids = check_ids(self.faults, probe.blocks, self.share)
         if self.table is None:
             unvisited = torch.ones_like(ids, dtype=torch.bool).unsqueeze(1)
             old = torch.zeros((len(ids), self.rows.width), dtype=self.dtype, device=self.device)
@@ -159,6 +158,8 @@ class Observation:
     @property
     def ids(self) -> Tensor:
         """The blocks probed so far, forced into range."""
+        if len(self._micro) == 1:
+            return self._micro[0].ids
         return torch.cat([micro.ids for micro in self._micro])
 
     def has(self, point: Point) -> bool:

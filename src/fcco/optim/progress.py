@@ -78,3 +78,9 @@ class Progress:
         """Add queries."""
         self._counters["values"].add_(values)
         self._counters["gradients"].add_(gradients)
+
+    def stepped(self, values: int, gradients: int) -> None:
+        """Note a step away from the current point and its queries."""
+        self._counters["step"].add_(1)
+        self.moved, self.at_snapshot = True, False
+        self.count(values, gradients)

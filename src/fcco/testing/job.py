@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fcco.optim import CompositionalOptimizer
 from fcco.probe import Probe
+from fcco.sharded import local
 from fcco.testing.catalogue import Entry, flat
 from fcco.testing.toy import Draw, Toy, make_model
 
@@ -104,6 +105,7 @@ def assert_same(a: Any, b: Any, where: str = "") -> None:
             assert_same(x, y, f"{where}[{k}]")
     elif isinstance(a, Tensor):
         assert a.dtype == b.dtype, where
+        a, b = local(a), local(b)
         assert torch.allclose(a, b, rtol=0, atol=0, equal_nan=True), f"{where} changed"
     else:
         assert a == b, f"{where}: {a} became {b}"

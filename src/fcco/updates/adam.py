@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcco.sharded import local
 from fcco.updates.update import Update, clip_scale
 
 __all__ = ["AMSGrad", "Adam"]
@@ -38,8 +39,8 @@ class SecondMoment(Update):
         self.bias_correction = bias_correction
 
     @abstractmethod
-    def moment(self, state: dict[str, Any]) -> Tensor:
-        """h_t of one parameter, after h'_t was advanced."""
+    def moment(self, h: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        """h_t of every parameter, given h'_t."""
 
     def init(self, z: Tensor) -> dict[str, Tensor]:
         """Zero moments, and the weight that corrects their bias."""
@@ -50,14 +51,18 @@ class SecondMoment(Update):
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
         """Advance h, then divide the (projected) z by its root."""
         scale = None if self.radius is None else clip_scale(zs, self.radius)
-        directions = []
-        for z, state in zip(zs, states, strict=True):
-            state["h"].mul_(self.beta2).addcmul_(z, z, value=1 - self.beta2)
-            state["h_weight"].mul_(self.beta2).add_(1 - self.beta2)
-            h = self.moment(state)
-            root = (h / state["h_weight"] if self.bias_correction else h).sqrt()
-            direction = z / root.add_(self.eps)
-            directions.append(direction if scale is None else direction * scale.to(z.device))
+        z = [local(z) for z in zs]
+        h, weight = ([local(state[name]) for state in states] for name in ("h", "h_weight"))
+        torch._foreach_mul_(h, self.beta2)
+        torch._foreach_addcmul_(h, z, z, value=1 - self.beta2)
+        torch._foreach_mul_(weight, self.beta2)
+        torch._foreach_add_(weight, 1 - self.beta2)
+        h = self.moment(h, states)
+        roots = torch._foreach_sqrt(torch._foreach_div(h, weight) if self.bias_correction else h)
+        torch._foreach_add_(roots, self.eps)
+        directions = list(torch._foreach_div(z, roots))
+        if scale is not None:
+            directions = [direction * scale.to(direction.device) for direction in directions]
         return directions
 
 
@@ -76,9 +81,8 @@ class Adam(SecondMoment):
         [tensor([1.])]
     """
 
-    def moment(self, state: dict[str, Any]) -> Tensor:
+    def moment(self, h: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
         """h_t = h'_t."""
-        h: Tensor = state["h"]
         return h
 
 
@@ -95,7 +99,8 @@ class AMSGrad(SecondMoment):
 
     moments = ("h", "h_max")
 
-    def moment(self, state: dict[str, Any]) -> Tensor:
+    def moment(self, h: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
         """h_t = max(h_{t-1}, h'_t)."""
-        h_max: Tensor = state["h_max"]
-        return torch.maximum(h_max, state["h"], out=h_max)
+        h_max = [local(state["h_max"]) for state in states]
+        torch._foreach_maximum_(h_max, h)
+        return h_max

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.updates.update import Update, global_norm
+from fcco.sharded import global_norm, local
+from fcco.updates.update import Update
 
 __all__ = ["Normalized"]
 
@@ -25,4 +26,4 @@ class Normalized(Update):
         """Every z over the common norm."""
         norm = global_norm(zs)
         norm = norm.clamp_min(torch.finfo(norm.dtype).tiny)
-        return [z / norm.to(z.device) for z in zs]
+        return [local(z) / norm.to(z.device) for z in zs]

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fcco.sharded import local
 from fcco.updates.update import Update, clip_scale
 
 __all__ = ["Projected"]
@@ -29,4 +30,4 @@ class Projected(Update):
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
         """z, or its projection onto the ball."""
         scale = clip_scale(zs, self.radius)
-        return [z * scale.to(z.device) for z in zs]
+        return [local(z) * scale.to(z.device) for z in zs]

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Update", "clip_scale", "global_norm"]
+from fcco.sharded import global_norm
+
+__all__ = ["Update", "clip_scale"]
 
 
 class Update(ABC):
@@ -22,21 +24,10 @@ class Update(ABC):
 
     @abstractmethod
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
-        """d_t for every parameter. ``zs`` is only read; ``states`` are advanced in place."""
+        """d_t for every parameter. ``zs`` is only read; ``states`` are advanced in place.
 
-
-def global_norm(zs: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of all of z.
-
-    Examples:
-        >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
-        tensor(5.)
-    """
-    norms = torch._foreach_norm(list(zs))
-    total: Tensor = torch.linalg.vector_norm(
-        torch.stack([norm.to(norms[0].device) for norm in norms])
-    )
-    return total
+        Of a sharded parameter (``fcco.sharded``) the local part is enough.
+        """
 
 
 def clip_scale(zs: Sequence[Tensor], radius: float) -> Tensor:

@@ -1,0 +1,115 @@
+"""Parameters sharded over ranks (DTensors, as FSDP2 makes them): local parts and global norms."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor, Placement
+
+__all__ = ["global_norm", "is_sharded", "like", "local", "written"]
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether ``tensor`` is a DTensor.
+
+    Importing DTensor takes a second, and nobody has one who did not import it.
+
+    Examples:
+        >>> is_sharded(torch.zeros(2))
+        False
+    """
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part of a DTensor, sharing its memory; any other tensor as it is.
+
+    Everything that works entry by entry works on local parts, and asks no other rank.
+
+    Examples:
+        >>> z = torch.zeros(2)
+        >>> local(z) is z
+        True
+    """
+    if not is_sharded(tensor):
+        return tensor
+    with torch.no_grad():  # else a view that autograd tracks
+        part: Tensor = tensor.to_local()  # type: ignore[attr-defined]
+    return part
+
+
+def like(part: Tensor, whole: Tensor) -> Tensor:
+    """``part`` as this rank's part of a tensor laid out as ``whole`` is; undoes ``local``.
+
+    Examples:
+        >>> like(part := torch.ones(2), torch.zeros(2)) is part
+        True
+    """
+    if not is_sharded(whole):
+        return part
+    return _wrap(part, whole, whole.placements, whole.shape, whole.stride())  # type: ignore[attr-defined]
+
+
+def written(params: Sequence[Tensor]) -> None:
+    """Tell autograd that the local parts were written to.
+
+    A DTensor does not notice, and a graph still alive would give wrong gradients in silence.
+    """
+    if sharded := [p for p in params if is_sharded(p)]:
+        torch.autograd.graph.increment_version(sharded)
+
+
+def global_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """The Euclidean norm of all entries, of all ranks; sharded and other tensors may be mixed.
+
+    One small reduction for every way in which tensors are sharded.
+
+    Examples:
+        >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
+        tensor(5.)
+    """
+    norms = torch._foreach_norm([local(tensor) for tensor in tensors])
+    layouts: dict[Any, list[int]] = {}
+    for j, tensor in enumerate(tensors):
+        if is_sharded(tensor):
+            layouts.setdefault((tensor.device_mesh, tensor.placements), []).append(j)  # type: ignore[attr-defined]
+    if not layouts:
+        return _joined(norms)
+    parts = [norm for norm, tensor in zip(norms, tensors, strict=True) if not is_sharded(tensor)]
+    for members in layouts.values():
+        square = _joined([norms[j] for j in members]).square()
+        parts.append(_summed(square, tensors[members[0]]).sqrt())
+    return _joined(parts)
+
+
+def _joined(norms: Sequence[Tensor]) -> Tensor:
+    """The norm of norms, which may lie on several devices."""
+    device = norms[0].device
+    total: Tensor = torch.linalg.vector_norm(torch.stack([norm.to(device) for norm in norms]))
+    return total
+
+
+def _summed(square: Tensor, whole: Tensor) -> Tensor:
+    """The sum of ``square`` over the ranks among which ``whole`` is divided."""
+    from torch.distributed.tensor import Partial, Replicate
+
+    placements = [
+        Replicate() if placement.is_replicate() else Partial()
+        for placement in whole.placements  # type: ignore[attr-defined]
+    ]
+    total: Tensor = _wrap(square, whole, placements).full_tensor()
+    return total
+
+
+def _wrap(part: Tensor, whole: Any, placements: "Sequence[Placement]", *layout: Any) -> "DTensor":
+    from torch.distributed.tensor import DTensor
+
+    shape, stride = layout or (None, None)
+    return DTensor.from_local(
+        part, whole.device_mesh, placements, run_check=False, shape=shape, stride=stride
+    )

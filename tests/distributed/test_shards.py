@@ -1,0 +1,181 @@
+"""The directory that several ranks write: read back whole, or found to be spoiled."""
+
+import os
+import pickle
+import zlib
+
+import pytest
+import torch
+
+from fcco.experiments.training.checkpoints import Checkpoints
+from fcco.experiments.training.crew import Crew
+from fcco.experiments.training.shards import INDEX, check_shards, read_shards, write_shards
+
+
+def state():
+    return {
+        "step": 7,
+        "curve": [{"step": 0, "objective": 0.1 + 0.2}],
+        "rng": torch.get_rng_state(),
+        "model": {"0.weight": torch.arange(6.0).view(2, 3), "count": torch.tensor(3)},
+        "learner": {
+            "opt": {
+                "state": {0: {"z": torch.ones(2, 3), "table": {"rows": torch.rand(5, 2)}}, 1: {}},
+                "param_groups": [{"lr": 0.1, "betas": [0.9, 0.99], "params": [0, 1]}],
+            }
+        },
+    }
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A directory as ``Checkpoints`` names it, and what is in it."""
+    Checkpoints(tmp_path).save({"step": 6}, step=6)  # by one process: a file
+    kept, beside = state(), tmp_path / "new"
+    write_shards(beside, kept, Crew())
+    return named(beside), kept
+
+
+def named(directory):
+    """Moved to the name that vouches for its index."""
+    total = zlib.crc32((directory / INDEX).read_bytes())
+    path = directory.with_name(f"step-0000000007-{total:08x}")
+    os.replace(directory, path)
+    return path
+
+
+def assert_same(found, kept):
+    assert type(found) is type(kept)
+    if isinstance(kept, dict):
+        assert found.keys() == kept.keys()
+        for key in kept:
+            assert_same(found[key], kept[key])
+    elif isinstance(kept, torch.Tensor):
+        assert found.dtype == kept.dtype
+        assert torch.equal(found, kept)
+    else:
+        assert found == kept
+
+
+def test_everything_comes_back(written):
+    path, kept = written
+    check_shards(path)
+    assert_same(read_shards(path, {}, Crew()), kept)
+
+
+def test_live_tensors_are_filled_and_those_of_another_size_made(written):
+    path, kept = written
+    model = {"0.weight": torch.zeros(2, 3), "count": torch.tensor(0)}
+    rows = torch.zeros(4, 2)
+    live = {"model": model, "learner": {"opt": {"state": {0: {"table": {"rows": rows}}}}}}
+    found = read_shards(path, live, Crew())
+    assert_same(found, kept)
+    assert found["model"]["0.weight"] is model["0.weight"]
+    assert not rows.any(), "it was too small, and is left alone"
+
+
+class Command:
+    """What an attacker puts into a pickle."""
+
+    def __reduce__(self):
+        return os.system, ("touch attacked",)
+
+
+def vouched(path, name, data):
+    """Replace a file by bytes that the index, and the name of the directory, vouch for."""
+    old = zlib.crc32((path / name).read_bytes())
+    (path / name).write_bytes(data)
+    index = (path / INDEX).read_text().replace(str(old), str(zlib.crc32(data)))
+    (path / INDEX).write_text(index)
+    return named(path)
+
+
+def flipped(path):
+    (file,) = path.glob("*.distcp")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 8
+    file.write_bytes(data)
+
+
+def missing(path):
+    next(path.glob("*.distcp")).unlink()
+
+
+def of_another_index(path):
+    (path / INDEX).write_text((path / INDEX).read_text().replace("0.99", "0.98"))
+
+
+def without_index(path):
+    (path / INDEX).unlink()
+
+
+def attacked(path):
+    vouched(path, ".metadata", pickle.dumps(Command()))
+
+
+def attacked_through_a_module(path):
+    data = b"\x80\x04\x8c\x25torch.distributed.checkpoint.metadata\x8c\x09os.system\x93\x8c\x0e"
+    vouched(path, ".metadata", data + b"touch attacked\x85R.")
+
+
+def of_something_else(path):
+    vouched(path, ".metadata", pickle.dumps([1, 2, 3]))
+
+
+def no_pickle(path):
+    vouched(path, ".metadata", b"")
+
+
+def no_index(path):
+    (path / INDEX).write_text("[]")
+    named(path)
+
+
+SPOILERS = (
+    flipped,
+    missing,
+    of_another_index,
+    without_index,
+    attacked,
+    attacked_through_a_module,
+    of_something_else,
+    no_pickle,
+    no_index,
+)
+
+
+@pytest.mark.parametrize("spoil", SPOILERS, ids=lambda spoil: spoil.__name__)
+def test_a_spoiled_directory_is_passed_over(written, spoil, monkeypatch):
+    path, _ = written
+    monkeypatch.chdir(path.parent)
+    spoil(path)
+    with pytest.warns(UserWarning, match=r"step-0000000007-\w+ is spoiled .*one before") as all:
+        assert Checkpoints(path.parent).load() == {"step": 6}
+    (warning,) = all
+    assert len(str(warning.message).splitlines()) == 1
+    assert not os.path.exists("attacked")
+    again = Checkpoints(path.parent).save({"step": 6}, step=6)
+    assert list(path.parent.iterdir()) == [again], "the spoiled one is gone"
+
+
+def test_directories_and_files_share_the_places(written):
+    path, kept = written
+    checkpoints = Checkpoints(path.parent)
+    assert_same(checkpoints.load(), kept)
+    checkpoints.save({"step": 8}, step=8)
+    assert checkpoints.load() == {"step": 8}
+    assert path.exists(), "the last two are kept"
+    checkpoints.save({"step": 9}, step=9)
+    assert sorted(p.name[:15] for p in path.parent.iterdir()) == [
+        "step-0000000008",
+        "step-0000000009",
+    ]
+
+
+def test_a_full_disk_is_an_error_of_one_line(tmp_path, monkeypatch):
+    def full(file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_shards(tmp_path / "new", state(), Crew())
