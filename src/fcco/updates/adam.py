@@ -58,12 +58,17 @@ class SecondMoment(Update):
         torch._foreach_mul_(weight, self.beta2)
         torch._foreach_add_(weight, 1 - self.beta2)
         h = self.moment(h, states)
-        roots = torch._foreach_sqrt(torch._foreach_div(h, weight) if self.bias_correction else h)
-        torch._foreach_add_(roots, self.eps)
-        directions = list(torch._foreach_div(z, roots))
+        # In place from here on: fresh memory for every operation costs more than the arithmetic.
+        directions = (
+            torch._foreach_div(h, weight) if self.bias_correction else torch._foreach_clone(h)
+        )
+        torch._foreach_sqrt_(directions)
+        torch._foreach_add_(directions, self.eps)
+        torch._foreach_reciprocal_(directions)
+        torch._foreach_mul_(directions, z)
         if scale is not None:
-            directions = [direction * scale.to(direction.device) for direction in directions]
-        return directions
+            directions = tuple(d.mul_(scale.to(d.device)) for d in directions)
+        return list(directions)
 
 
 class Adam(SecondMoment):
