@@ -1,5 +1,6 @@
 """Checks on device values, gathered so that a step pays one device-to-host read for all."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -47,29 +48,32 @@ class Faults:
 
     def flag(self) -> Tensor:
         """Whether there is a fault (or something to look at), still on the device."""
-        return torch.stack(self._flagged()).any()
+        flags, total = self._gathered()
+        return flags.any() | (total - total != 0)
 
     def settle(self, number: Tensor | int = 0) -> int:
         """Read everything, and ``number`` with it, in one transfer; raise the first error."""
-        read = self._flagged()
-        if isinstance(number, Tensor):
-            read.append(number)
-        found = torch.stack(read).tolist() if read else []
-        if isinstance(number, Tensor):
-            number = found.pop()
-        if any(found):
+        flags, total = self._gathered()
+        if isinstance(number, Tensor):  # all as integers, which keeps the number exact
+            read = torch.stack([flags.sum(), total - total != 0, number])
+            flagged, odd, number = read.tolist()
+        else:
+            flagged, summed = torch.stack([flags.sum(), total]).tolist()
+            odd = not math.isfinite(summed)
+        if flagged or odd:
             for find in self._errors:
                 if (error := find()) is not None:
                     raise error
         return int(number)
 
-    def _flagged(self) -> list[Tensor]:
-        flags = []
-        if self._flags:
-            flags.append(torch.cat(self._flags).any())
-        if self._finite:
-            # Chunks may differ in precision; cat promotes, and sums keep what is not finite. One
-            # that overflows leads to a look.
-            total = torch.cat(self._finite).sum()
-            flags.append(total - total != 0)
-        return flags
+    def _gathered(self) -> tuple[Tensor, Tensor]:
+        """All flags, and the sum of all that must be finite, which it then is unless it overflows.
+
+        Chunks may differ in precision; cat promotes, and sums keep what is not finite.
+        """
+        device = (self._flags + self._finite)[0].device if self._errors else None
+        none = torch.zeros(0, device=device)
+        return (
+            torch.cat(self._flags) if self._flags else none,
+            (torch.cat(self._finite) if self._finite else none).sum(),
+        )

@@ -88,10 +88,10 @@ def _check_tensor(
 ) -> None:
     if not isinstance(tensor, Tensor):
         raise ValueError(f"Probe.{name} must be a tensor, got {type(tensor).__name__}")
-    wanted = "(" + ", ".join("B1" if n is None else str(n) for n in shape) + ")"
     if len(shape) != tensor.ndim or any(
         n is not None and n != k for n, k in zip(shape, tensor.shape, strict=True)
     ):
+        wanted = "(" + ", ".join("B1" if n is None else str(n) for n in shape) + ")"
         raise ValueError(f"Probe.{name} must have shape {wanted}, got {tuple(tensor.shape)}")
     if floating and not tensor.is_floating_point():
         raise ValueError(f"Probe.{name} must be floating point, got {tensor.dtype}")

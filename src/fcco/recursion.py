@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from fcco.coefficients import Scalar, Weights
@@ -35,15 +36,19 @@ def advance(
     Every argument may have leading batch dimensions.
 
     Examples:
-        >>> import torch
         >>> u, g, old = torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([1.5])
         >>> row = Weights(current=0.5, since_previous=0.5)
         >>> advance(u, 0.5, row, g, {Point.PREVIOUS: g - old})
         tensor([1.7500])
     """
-    result = keep * state + weights.current * current
+    result = _plus(keep * state, weights.current, current)
     for point, change in changes.items():
-        result = result + weights.since(point) * change
-    if anchor is not None:
-        result = result + weights.anchor * anchor
-    return result
+        result = _plus(result, weights.since(point), change)
+    return result if anchor is None else _plus(result, weights.anchor, anchor)
+
+
+def _plus(total: Tensor, weight: Scalar, term: Tensor) -> Tensor:
+    """total + weight term, in one operation."""
+    if isinstance(weight, Tensor):
+        return torch.addcmul(total, weight, term)
+    return torch.add(total, term, alpha=weight)

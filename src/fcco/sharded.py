@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["global_norm", "is_sharded", "like", "local", "written"]
 
 
+_PLAIN = (Tensor, torch.nn.Parameter)
+"""Told apart by type at once: a step asks dozens of times."""
+
+
 def is_sharded(tensor: Tensor) -> bool:
     """Whether ``tensor`` is a DTensor.
 
@@ -22,6 +26,8 @@ def is_sharded(tensor: Tensor) -> bool:
         >>> is_sharded(torch.zeros(2))
         False
     """
+    if type(tensor) in _PLAIN:
+        return False
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
@@ -36,7 +42,7 @@ def local(tensor: Tensor) -> Tensor:
         >>> local(z) is z
         True
     """
-    if not is_sharded(tensor):
+    if type(tensor) in _PLAIN or not is_sharded(tensor):
         return tensor
     with torch.no_grad():  # else a view that autograd tracks
         part: Tensor = tensor.to_local()  # type: ignore[attr-defined]

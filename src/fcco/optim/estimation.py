@@ -48,8 +48,12 @@ class Proposal:
         DDP will use again, is only read.
         """
         zs = [local(state["z"]) for state in states]
-        torch._foreach_mul_(zs, self.keep)
-        for tensors, weight in self.terms:
+        terms = list(self.terms)
+        if terms[0][1] == 1 - self.keep:
+            torch._foreach_lerp_(zs, *terms.pop(0))  # one pass over memory instead of two
+        else:
+            torch._foreach_mul_(zs, self.keep)
+        for tensors, weight in terms:
             torch._foreach_add_(zs, tensors, alpha=weight)
 
 
@@ -98,6 +102,8 @@ class Estimation:
         narrow = any(p.dtype != s["z"].dtype for p, s in zip(params, states, strict=True))
         pulled = self.gradient_row.points()
         apart = narrow or (self.safeguard is not None and Point.PREVIOUS in pulled)
+        if len(closures) == 1 and not apart:
+            self.seen.fold = 1 / (1 - self.keep)
         gradients: dict[Point, list[Tensor]] = {}
 
         def evaluate(point: Point, gradient: bool, direction: list[Tensor] | None = None) -> None:
@@ -217,7 +223,9 @@ class Estimation:
             torch.zeros_like(local(s["z"])) if p.grad is None else local(p.grad)
             for p, s in zip(params, states, strict=True)
         ]
-        return [(gradients, 1 / self.seen.count), *self._anchor(states)]
+        # Of one closure all factors were folded into the cotangent but the weight of the new.
+        weight = 1 / self.seen.count if self.seen.fold is None else 1 - self.keep
+        return [(gradients, weight), *self._anchor(states)]
 
     def _apart(self, gradients: dict[Point, list[Tensor]], states: States) -> list[Term]:
         """The gradient at w_t, its changes since the further points, and the anchor."""

@@ -39,7 +39,9 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
     """z = 0, the points where p stands now, and what the step rule wants to remember."""
     z = torch.zeros_like(p, dtype=wide(p.dtype), requires_grad=False)
-    points = {point.value: p.detach().clone() for point in method.reach()}
+    # In one order on every rank: tools that walk the state exchange its tensors in turn.
+    reach = sorted(method.reach(), key=lambda point: point.value)
+    points = {point.value: p.detach().clone() for point in reach}
     anchor = {"anchor": torch.zeros_like(z)} if method.anchored else {}
     return {"z": z} | points | anchor | update.init(z)
 

@@ -49,7 +49,8 @@ class Observation:
         dtype: of the rows.
         device: of the parameters.
 
-    ``update`` forms u_t of the given rows, for a method whose slopes are taken there.
+    ``update`` forms u_t of the given rows, for a method whose slopes are taken there. ``fold`` is a
+    factor of all gradients, to be applied with 1/B1 where they are made: there is one closure.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Observation:
         self.device = device
         self.faults = Faults()
         self.update: Callable[[Seen], Tensor] | None = None
+        self.fold: float | None = None
         self._micro: list[Seen] = []
 
     def respond(
@@ -106,7 +108,10 @@ class Observation:
         )
         # A micro-batch's loss counts by its share of the blocks, so that mean losses add up to
         # the mean loss; the common 1/B1 is applied when all micro-batches were seen.
-        return Pull(slopes * (weight * self.share.weight), loss=float(weight) * len(micro.blocks))
+        count = len(micro.blocks)
+        if self.fold is not None:
+            weight = weight * self.fold / count
+        return Pull(slopes * (weight * self.share.weight), loss=float(weight) * count)
 
     def _first_look(self, probe: Probe) -> Seen:
         ids = check_ids(self.faults, probe.blocks, self.share)
@@ -158,6 +163,8 @@ class Observation:
     @property
     def ids(self) -> Tensor:
         """The blocks probed so far, forced into range."""
+        if len(self._micro) == 1:
+            return self._micro[0].ids
         if len(self._micro) == 1:
             return self._micro[0].ids
         return torch.cat([micro.ids for micro in self._micro])

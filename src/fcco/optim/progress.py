@@ -82,5 +82,8 @@ class Progress:
     def stepped(self, values: int, gradients: int) -> None:
         """Note a step away from the current point and its queries."""
         self._counters["step"].add_(1)
-        self.moved, self.at_snapshot = True, False
         self.count(values, gradients)
+        if not self.moved:
+            self.moved = True
+        if self.at_snapshot:
+            self.at_snapshot = False
