@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow coverage lint types imports docs bench soak build clean
+.PHONY: demo test test-slow coverage lint types imports docs bench bench-peers soak build clean
 
 demo: $(STAMP)
 	$(BIN)/fcco demo
@@ -53,6 +53,7 @@ bench: $(STAMP)
 	mkdir -p $(RESULTS)
 	$(BIN)/python benchmarks/step_cost.py $(BENCH) --output $(RESULTS)/step_cost.json
 	$(BIN)/python benchmarks/any_m.py $(BENCH) --output $(RESULTS)/any_m.json
+	$(BIN)/python benchmarks/ranks.py --output $(RESULTS)/ranks.json
 	$(BIN)/python benchmarks/objective_cost.py $(BENCH) --output $(RESULTS)/objective_cost.json
 
 bench-peers: $(STAMP)

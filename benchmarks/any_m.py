@@ -6,7 +6,9 @@ The model is tiny, so that the table would show. Half of the blocks of a step ar
 from all m, the other half were met in the step before.
 """
 
+import tempfile
 import time
+from pathlib import Path
 
 import torch
 from memory import kept_bytes
@@ -41,12 +43,15 @@ class Squares(fcco.Objective):
 
 METHODS = {
     "SOX": lambda p, o: fcco.SOX(p, o, lr=1e-3, alpha=0.5, beta=0.5),
+    "SOX, table in a mapped file": lambda p, o: fcco.SOX(
+        p, o, lr=1e-3, alpha=0.5, beta=0.5, table_on=Path(tempfile.gettempdir())
+    ),
     "MSVRM v2, gamma age": lambda p, o: fcco.MSVRM(p, o, version=2, lr=1e-3, alpha=0.5, beta=0.5),
 }
 
 
 def build(m, method):
-    """A model and its optimizer with a table of m rows; where the table lies is chosen here."""
+    """A model and its optimizer with a table of m rows."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 1))
     return model, METHODS[method](model.parameters(), Squares(m))

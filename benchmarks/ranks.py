@@ -1,6 +1,6 @@
 """What a step exchanges between ranks, and how much faster two of them are than one.
 
-    make bench-ranks
+    make bench
 
 Every number is counted or timed inside real processes that talk through gloo: reductions and bytes
 a step by a hook in DDP, rows a rank keeps, and the time of a step that shares 640 samples.

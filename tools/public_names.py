@@ -16,6 +16,7 @@ from mkdocs.exceptions import PluginError
 PACKAGES = (
     "fcco",
     "fcco.data",
+    "fcco.distributed",
     "fcco.estimators",
     "fcco.methods",
     "fcco.metrics",

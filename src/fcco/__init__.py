@@ -1,6 +1,6 @@
 """fcco: finite-sum coupled compositional optimization, min_w (1/m) sum_i f_i(g_i(w)), in torch."""
 
-from fcco import data, methods, metrics, objectives, problems, schedules, updates
+from fcco import data, distributed, methods, metrics, objectives, problems, schedules, updates
 from fcco.batch import (
     AnchorBatch,
     Batch,
@@ -48,6 +48,7 @@ __all__ = [
     "Weights",
     "__version__",
     "data",
+    "distributed",
     "methods",
     "metrics",
     "objectives",
