@@ -125,4 +125,4 @@ def gamma_age(alpha: float, beta: float, age: Tensor) -> Tensor:
         [1.0, 1.5]
     """
     decay = -math.inf if alpha >= 1 else math.log1p(-alpha)
-    return (1 - beta) * -torch.expm1(age.double() * decay) / alpha
+    return torch.expm1(age.double() * decay).mul_((beta - 1) / alpha)
