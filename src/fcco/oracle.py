@@ -97,6 +97,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             self._after.restore(self._buffers)
         if kind is not None:
             self.clear_gradients()
+            self._reduction.forget()
         torch.clear_autocast_cache()  # it may hold casts of parameters at another point
 
     def clear_gradients(self) -> None:

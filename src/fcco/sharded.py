@@ -10,7 +10,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["global_norm", "is_sharded", "like", "local", "written"]
+__all__ = ["cut", "global_norm", "is_sharded", "like", "local", "written"]
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -59,6 +59,21 @@ def like(part: Tensor, whole: Tensor) -> Tensor:
     if not is_sharded(whole):
         return part
     return _wrap(part, whole, whole.placements, whole.shape, whole.stride())  # type: ignore[attr-defined]
+
+
+def cut(whole: Tensor, like: Tensor) -> Tensor:
+    """``whole``, which every rank has, laid out as ``like`` is; nothing is sent.
+
+    Examples:
+        >>> cut(whole := torch.ones(2), torch.zeros(2)) is whole
+        True
+    """
+    if not is_sharded(like) or is_sharded(whole):
+        return whole
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh, placements = like.device_mesh, like.placements  # type: ignore[attr-defined]
+    return distribute_tensor(whole.to(like.device), mesh, placements, src_data_rank=None)
 
 
 def written(params: Sequence[Tensor]) -> None:

@@ -55,7 +55,7 @@ class Run:
         num_blocks: m; a multiple of the shares.
     """
 
-    def __init__(self, case, parallel, *, num_blocks=BLOCKS, chunks=1, loss=False):
+    def __init__(self, case, parallel, *, num_blocks=BLOCKS, chunks=1, loss=False, ranks=None):
         name, rule, options = CASES[case]
         entry = CATALOGUE[name]
         torch.manual_seed(0)
@@ -79,6 +79,7 @@ class Run:
             snapshot_every=4 if entry.anchored else None,
             update=make_update(RULES[rule]),
             weight_decay=0.1,
+            ranks=ranks,
             **options,
         )
         self.objectives = []

@@ -1,7 +1,9 @@
 """Run by both of two ranks: what is exchanged, what is refused, and what an uneven cut weighs."""
 
+import copy
 import itertools
 import sys
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -16,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fcco import MSVRM, SOX, Probe
 from fcco.distributed import Ranks
+from fcco.sharded import cut
 from fcco.testing import Toy, make_model
 from fcco.testing.job import assert_unchanged, capture
 
@@ -94,6 +97,92 @@ def unequal_counts_are_refused(rank):
     closure = lambda: run.inner(run.problem.everything())  # noqa: E731
     error = raised(lambda: run.opt.snapshot([closure] * (1 + rank)))
     assert "equally many closures" in str(error), error
+
+
+def an_error_leaves_no_gradient_behind(rank):
+    """One that all ranks meet between two points, when the first gradient is held back."""
+    for parallel in ("ddp", "fsdp"):
+        run, other = Run("v2", parallel).run(1, 3), Run("v2", parallel).run(1, 3)
+        calls = []
+
+        def broken(run=run, calls=calls):
+            calls.append(1)
+            if len(calls) == 2:
+                raise KeyError("lost")
+            return run.inner(run.draw(4))
+
+        assert isinstance(raised(lambda run=run: run.opt.step(broken)), KeyError)
+        for a, b in zip(run.run(4, 6).result()["z"], other.run(4, 6).result()["z"], strict=True):
+            assert torch.equal(a, b), parallel
+
+
+def a_large_number_is_no_fault(rank):
+    """Its square overflows, which makes ranks look; there is nothing to see."""
+    problem = Toy(4, 1, dtype=torch.float32)
+    model = DistributedDataParallel(torch.nn.Linear(3, 1))
+    opt = SOX(model.parameters(), problem, lr=0.0, alpha=1.0, beta=0.5)
+    blocks = torch.tensor([2 * rank])
+    problem.c = torch.full((4, 1), 1e22)
+    opt.step(lambda: Probe(blocks, model(torch.ones(1, 3))))
+    assert all(opt.state[p]["z"].isfinite().all() for p in model.parameters())
+
+
+def a_fault_in_an_exact_pass_is_everyones(rank):
+    run = Run("v3", "ddp")
+
+    def poisoned():
+        probe = run.inner(run.problem.everything(torch.arange(4) + 4 * rank))
+        return Probe(probe.blocks, probe.values * (float("nan") if rank else 1.0), probe.samples)
+
+    error = raised(lambda: run.opt.snapshot(poisoned))
+    assert type(error) is (FloatingPointError if rank else RuntimeError), error
+    error = raised(lambda: run.opt.snapshot([] if rank else [poisoned]))
+    assert type(error) is (ValueError if rank else RuntimeError), error
+    run.run(1, 3)
+
+
+def a_state_of_one_process_is_cut(rank):
+    for parallel in ("ddp", "fsdp"):
+        alone = Run("v2 adam", "alone", ranks=Ranks.alone()).run(1, 5)
+        state = copy.deepcopy(alone.opt.state_dict())
+        weights = [p.detach().clone() for p in alone.module.parameters()]
+        run = Run("v2 adam", parallel)
+        run.opt.load_state_dict(state)
+        with torch.no_grad():
+            for p, whole in zip(run.module.parameters(), weights, strict=True):
+                p.copy_(cut(whole, p))
+        expected, found = alone.run(6, 8).result(), run.run(6, 8).result()
+        for name in ("params", "z"):
+            for a, b in zip(found[name], expected[name], strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def nothing_that_averages_is_told(rank):
+    problem, model = Toy(4, 1), make_model("linear", 1)
+    opt = SOX(model.parameters(), problem, lr=0.1, alpha=0.5, beta=0.5)
+    draw = problem.everything(torch.tensor([2 * rank]))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        opt.step(lambda: problem.inner(model, draw))
+    assert "no module of DDP or FSDP2 was called" in str(said[0].message)
+
+
+def an_ordinary_loss_of_an_uneven_cut_is_unbiased(rank):
+    """The mean over seven blocks of w, as a loss of the one block that each of two ranks probes."""
+    problem = Toy(7, 1)
+    scale = torch.arange(1.0, 8.0, dtype=torch.float64)
+    total = 0
+    for pair in itertools.product((0, 1, 2, 3), (4, 5, 6)):
+        model = DistributedDataParallel(make_model("linear", 1))
+        opt = SOX(model.parameters(), problem, lr=0.1, alpha=1.0, beta=0.5, initial=0.0)
+
+        def closure(model=model, block=pair[rank]):
+            output = model(torch.ones(1, 3, dtype=torch.float64))
+            return Probe(torch.tensor([block]), 0 * output, loss=scale[block] * output.sum())
+
+        opt.step(closure)
+        total = total + opt.state[model.module[0].bias]["z"]
+    torch.testing.assert_close(total / 12, scale.mean()[None], rtol=1e-12, atol=1e-12)
 
 
 def an_uneven_cut_is_unbiased(rank):
@@ -190,6 +279,12 @@ def main(directory):
         a_fault_on_one_rank_is_everyones,
         blocks_of_another_rank_are_refused,
         unequal_counts_are_refused,
+        an_error_leaves_no_gradient_behind,
+        a_large_number_is_no_fault,
+        a_fault_in_an_exact_pass_is_everyones,
+        a_state_of_one_process_is_cut,
+        nothing_that_averages_is_told,
+        an_ordinary_loss_of_an_uneven_cut_is_unbiased,
         an_uneven_cut_is_unbiased,
         exact_passes_may_be_split_in_any_way,
         whole_states_travel,

@@ -1,6 +1,5 @@
 """The processes a problem is spread over, and the few words they exchange."""
 
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -39,13 +38,14 @@ class Ranks:
         if self.rank < 0:
             raise ValueError("Ranks: this process is not in the group")
         self.reduction = Reduction(active=active, defer=defer)
+        self._meshes: dict[str, Any] = {}
 
     @classmethod
     def alone(cls) -> "Ranks":
         """This process by itself, whatever others there are."""
         ranks = cls.__new__(cls)
         ranks.group, ranks.rank, ranks.size = None, 0, 1
-        ranks.reduction = Reduction(active=_active())
+        ranks.reduction, ranks._meshes = Reduction(active=_active()), {}
         return ranks
 
     def share(self, total: int) -> Share:
@@ -87,27 +87,43 @@ class Ranks:
         shape = torch.Size((total, *part.shape[1:]))
         stride = torch.empty(shape, device="meta").stride()
         wrapped: Tensor = DTensor.from_local(
-            part, self._mesh, [Shard(0)], run_check=False, shape=shape, stride=stride
+            part, self._mesh(part.device), [Shard(0)], run_check=False, shape=shape, stride=stride
         )
         return wrapped
 
-    @cached_property
-    def _mesh(self) -> Any:
+    def _mesh(self, device: torch.device) -> Any:
+        """Of the kind the tensor lies on, or it would be moved."""
         from torch.distributed.device_mesh import DeviceMesh
 
         group: Any = dist.group.WORLD if self.group is None else self.group
-        device = "cuda" if "nccl" in str(dist.get_backend(group)) else "cpu"
-        return DeviceMesh.from_group(group, device)
+        if device.type not in self._meshes:
+            self._meshes[device.type] = DeviceMesh.from_group(group, device.type)
+        return self._meshes[device.type]
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A process group belongs to its process: a copy finds the default one again.
-        return {"alone": self.size == 1, "defer": self.reduction.defer}
+    def __deepcopy__(self, memo: Any) -> "Ranks":
+        # A process group is not copied, and the modules of the copy are other ones.
+        return self._again(self.group, self.rank, self.size)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if state["alone"]:
-            self.__dict__.update(Ranks.alone().__dict__)
-        else:
-            Ranks.__init__(self, defer=state["defer"])
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A process group belongs to its process: what is unpickled finds the default one.
+        return _restored, (self.rank, self.size, self.reduction.defer)
+
+    def _again(self, group: Any, rank: int, size: int) -> "Ranks":
+        ranks = Ranks.alone()
+        ranks.group, ranks.rank, ranks.size = group, rank, size
+        ranks.reduction.defer = self.reduction.defer
+        return ranks
+
+
+def _restored(rank: int, size: int, defer: bool) -> Ranks:
+    ranks = Ranks(defer=defer) if size > 1 else Ranks.alone()
+    ranks.reduction.defer = defer
+    if (ranks.rank, ranks.size) != (rank, size):
+        raise ValueError(
+            f"an optimizer of rank {rank} of {size} was unpickled by rank {ranks.rank} of "
+            f"{ranks.size}: use torch.distributed.checkpoint to go on with other ranks"
+        )
+    return ranks
 
 
 def _active() -> bool:

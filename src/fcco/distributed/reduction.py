@@ -49,6 +49,20 @@ class Reduction:
                 stack.callback(hook.remove)
             yield
 
+    def forget(self) -> None:
+        """Drop what was held back: after an error, gradients of a step that did not take place.
+
+        FSDP2 keeps them with its gathered parameters, where ``.grad`` does not show them, and has
+        no public way to let go of them.
+        """
+        for module in self.modules:
+            state = module._get_fsdp_state() if hasattr(module, "reshard") else None
+            for group in getattr(state, "_fsdp_param_groups", ()):
+                for param in group.fsdp_params:
+                    param.unsharded_accumulated_grad = None
+                    if hasattr(param, "_unsharded_param"):
+                        param._unsharded_param.grad = None
+
     def _note(self, called: nn.Module, apart: bool, stack: ExitStack) -> None:
         from torch.distributed.fsdp import FSDPModule
         from torch.nn.parallel import DistributedDataParallel

@@ -1,4 +1,7 @@
-"""How the ranks of a step come to one view of it: all commit, or all raise."""
+"""How ranks come to one view: all go on, or all raise."""
+
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -6,7 +9,29 @@ from torch import Tensor
 from fcco.distributed import Ranks
 from fcco.optim.observation import Observation
 
-__all__ = ["agree"]
+__all__ = ["agree", "together"]
+
+T = TypeVar("T")
+
+
+def together(ranks: Ranks, device: torch.device, call: Callable[[], T]) -> T:
+    """What ``call`` returns; if it raises on one rank, all raise.
+
+    Args:
+        ranks: which all come here.
+        device: of the word they exchange.
+        call: exchanges nothing itself.
+    """
+    if ranks.size == 1:
+        return call()
+    error: Exception | None = None
+    try:
+        result = call()
+    except Exception as raised:
+        error = raised
+    if ranks.any(error is not None, device):
+        raise error or RuntimeError("another rank found a fault, and says which")
+    return result
 
 
 def agree(seen: Observation, ranks: Ranks, mean: Tensor) -> tuple[int, Tensor]:
@@ -23,14 +48,17 @@ def agree(seen: Observation, ranks: Ranks, mean: Tensor) -> tuple[int, Tensor]:
         return seen.faults.settle(seen.samples), mean
     count, samples = seen.count, seen.samples
     numbers = [count, count * count, samples, seen.faults.flag(), mean * seen.share.weight]
-    device = mean.device
     words = ranks.sum(
-        torch.stack([torch.as_tensor(n, dtype=torch.float64, device=device) for n in numbers])
+        torch.stack(
+            [
+                n.double() if isinstance(n, Tensor) else mean.new_full((), n, dtype=torch.float64)
+                for n in numbers
+            ]
+        )
     )
     total, squares, all_samples, faults, _ = words.tolist()
-    if faults:
-        seen.faults.settle()
-        raise RuntimeError("another rank found a fault in this step, and says which")
+    if faults:  # or something to look at
+        together(ranks, mean.device, seen.faults.settle)
     if total * total != ranks.size * squares:
         raise ValueError(
             f"every rank must probe equally many blocks in a step; this one probed {count}, and "

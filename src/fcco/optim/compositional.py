@@ -13,6 +13,7 @@ from fcco.coefficients import Coefficients, Gamma
 from fcco.distributed import Ranks
 from fcco.methods import Method
 from fcco.objective import Objective
+from fcco.optim.agreement import together
 from fcco.optim.block_optimizer import BlockOptimizer
 from fcco.optim.estimation import Estimation, Proposal
 from fcco.optim.exact import ExactPass
@@ -191,7 +192,7 @@ class CompositionalOptimizer(BlockOptimizer):
         exact_pass = ExactPass(
             self.objective,
             format,
-            as_closures(closures),
+            together(ranks, device, lambda: as_closures(closures)),
             ranks=ranks,
             rows=rows,
             project=table is not None,
@@ -266,6 +267,12 @@ class CompositionalOptimizer(BlockOptimizer):
             p.grad = None
         self._commit(params, states, Point.PREVIOUS)
         progress.stepped(proposal.values, proposal.gradients)
+        if step == 1 and self.ranks.size > 1 and not self.ranks.reduction.modules:
+            warnings.warn(
+                f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
+                "called that averages their gradients",
+                stacklevel=4,
+            )
         return params, states, proposal
 
     def _coefficients(self) -> Coefficients:

@@ -102,7 +102,7 @@ class Estimation:
         narrow = any(p.dtype != s["z"].dtype for p, s in zip(params, states, strict=True))
         pulled = self.gradient_row.points()
         apart = narrow or (self.safeguard is not None and Point.PREVIOUS in pulled)
-        if len(closures) == 1 and not apart:
+        if len(closures) == 1 and not apart and self.keep < 1:
             self.seen.fold = 1 / (1 - self.keep)
         gradients: dict[Point, list[Tensor]] = {}
 
@@ -117,7 +117,7 @@ class Estimation:
                 gradient=gradient,
                 direction=direction,
                 into=gradients.get(point),
-                last=oracle.gradient_passes == len(pulled - {Point.CURRENT}),
+                last=oracle.gradient_passes == len(pulled),
             )
 
         direction = self._direction(params, states)

@@ -11,6 +11,7 @@ from fcco.checks import check_distinct, check_ids, check_probe, check_rows, chec
 from fcco.distributed import Ranks, Share
 from fcco.faults import Faults
 from fcco.objective import Objective
+from fcco.optim.agreement import together
 from fcco.oracle import Oracle, Pull
 from fcco.point import Point
 from fcco.probe import Closure, Probe
@@ -111,7 +112,7 @@ class ExactPass:
                 )
         faults = Faults()
         check_z(faults, gradients)
-        faults.settle()
+        together(self.ranks, device, faults.settle)
         asked = torch.tensor([self.value_queries, self.gradient_queries], device=device)
         values, pulls = self.ranks.sum(asked).tolist()
         return Exact(exact, samples, gradients, values, pulls)
@@ -141,7 +142,7 @@ class ExactPass:
         check_distinct(faults, probe.blocks)
         check_probe(faults, probe, Point.SNAPSHOT)
         counts = probe.samples_per_row()
-        total = faults.settle(counts.sum())
+        total = together(self.ranks, device, lambda: faults.settle(counts.sum()))
         values = self.format.of(probe, self.sums.dtype)
         met = bool(self.totals[probe.blocks].any())
         part = self.format.weigh(values, counts.unsqueeze(1).to(values.dtype))
@@ -157,14 +158,16 @@ class ExactPass:
         else:
             fraction = counts.to(self.sums.dtype) / self.known[probe.blocks]
             share = total / int(self.known.sum())
-        if self.spoiled and self.ranks.size == 1:
-            return None  # ranks pass backward together: the others do not know yet
+        if self.spoiled and not self.ranks.reduction.active:
+            # Where others are, all pass backward together: they do not know yet, and what is
+            # held back must be reduced.
+            return None
         u = values if self.rows is None else self.rows[probe.blocks]
         if self.project:
             u = self.format.project(u, probe.blocks)
         slopes = self.format.pull(u, values, probe.blocks, supported=True)
         check_rows(faults, slopes, probe.blocks, "slope of f in an exact pass (feasible?)")
-        faults.settle()
+        together(self.ranks, device, lambda: None if self.spoiled else faults.settle())
         self.gradient_queries += total
         # The gradients of several ranks are averaged, and here the sum is wanted.
         factor = self.ranks.size / objective.num_blocks

@@ -13,6 +13,7 @@ from fcco.methods import Method
 from fcco.objective import Objective
 from fcco.point import Point
 from fcco.rows import rows_of
+from fcco.sharded import cut, local
 from fcco.storage import Zeros
 from fcco.table import RESIZED, BlockTable
 from fcco.updates import Update
@@ -118,6 +119,8 @@ def match_state(
                 "compositional optimizer: it was saved by another optimizer or stripped on the way"
             )
     for name in SHARED:
+        if name in ours and not isinstance(theirs[name], Mapping):
+            raise ValueError(f"the saved {name} is that of an earlier version of fcco")
         if name in ours:
             _pair(pairs, ours[name], theirs[name], f"{name}.", ours[name])
     thawed: dict[Tensor, dict[str, Any]] = {}
@@ -140,7 +143,7 @@ def copy_state(pairs: Pairs) -> None:
     for target, name, saved in pairs:
         value = target[name]
         if value.shape == saved.shape:
-            value.copy_(saved)
+            local(value).copy_(local(cut(saved, value)))
         else:
             target[name] = saved.to(dtype=value.dtype, device=value.device, copy=True)
 

@@ -111,7 +111,8 @@ class Observation:
         count = len(micro.blocks)
         if self.fold is not None:
             weight = weight * self.fold / count
-        return Pull(slopes * (weight * self.share.weight), loss=float(weight) * count)
+        weight = weight * self.share.weight
+        return Pull(slopes * weight, loss=float(weight) * count)
 
     def _first_look(self, probe: Probe) -> Seen:
         ids = check_ids(self.faults, probe.blocks, self.share)
@@ -163,8 +164,6 @@ class Observation:
     @property
     def ids(self) -> Tensor:
         """The blocks probed so far, forced into range."""
-        if len(self._micro) == 1:
-            return self._micro[0].ids
         if len(self._micro) == 1:
             return self._micro[0].ids
         return torch.cat([micro.ids for micro in self._micro])
