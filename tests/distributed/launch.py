@@ -48,7 +48,7 @@ def finish(process, *, seconds=300):
         text, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)  # which it passes on
-        raise
+        raise AssertionError(f"it hangs: {process.communicate(timeout=60)[0]}") from None
     return Done(process.returncode, text)
 
 

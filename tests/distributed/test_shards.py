@@ -7,6 +7,7 @@ import zlib
 import pytest
 import torch
 
+from fcco.experiments.training import pieces
 from fcco.experiments.training.checkpoints import Checkpoints
 from fcco.experiments.training.crew import Crew
 from fcco.experiments.training.shards import INDEX, check_shards, read_shards, write_shards
@@ -72,6 +73,18 @@ def test_live_tensors_are_filled_and_those_of_another_size_made(written):
     assert_same(found, kept)
     assert found["model"]["0.weight"] is model["0.weight"]
     assert not rows.any(), "it was too small, and is left alone"
+
+
+def test_large_tensors_are_written_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(pieces, "LARGEST", 64)
+    kept = state() | {"wide": torch.rand(3, 40), "none": torch.zeros(0, 4)}
+    write_shards(tmp_path / "new", kept, Crew())
+    path, read = named(tmp_path / "new"), []
+    load = torch.load
+    monkeypatch.setattr(torch, "load", lambda *a, **k: (read.append(load(*a, **k)), read[-1])[1])
+    assert_same(read_shards(path, {}, Crew()), kept)
+    assert max(t.nbytes for t in read if t.ndim and len(t) > 1) <= 64
+    assert sum(t.shape == (1, 40) for t in read) == 3, "one row is as little as can be"
 
 
 class Command:

@@ -35,7 +35,7 @@ FOUR = Config(
     network="mlp",
     objective="ap",
     update="plain",
-    lr=0.5,
+    lr=0.02,
     train_size=400,
     blocks_per_step=8,
     samples_per_block=8,
@@ -169,7 +169,8 @@ def test_a_killed_rank_is_started_again(two, tmp_path):
     assert_same(tmp_path / "run", two)
 
 
-def test_two_go_on_from_one_process(one, tmp_path):
+@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+def test_two_go_on_from_one_process(one, parallel, tmp_path):
     class Stopped(Training):
         def __init__(self, *arguments, **more):
             super().__init__(*arguments, **more)
@@ -183,7 +184,7 @@ def test_two_go_on_from_one_process(one, tmp_path):
     run = tmp_path / "run"
     assert Stopped(CONFIG, output=run).run()["status"] == "running"
     assert saved(run) == []
-    done = finish(torchrun(tmp_path, 2, *words(CONFIG)))
+    done = finish(torchrun(tmp_path, 2, *words(CONFIG, f"--parallel={parallel}")))
     assert done.code == 0, done.text
     assert saved(run) == [STEPS - 1, STEPS]
     assert_close(run, one)
@@ -232,7 +233,10 @@ def test_parts_of_a_network_follow_the_whole(method, tmp_path):
     stopped(tmp_path, 2, config, "--parallel=fsdp", at=STEPS // 4)
     done = finish(torchrun(tmp_path, 2, *words(config, "--parallel=fsdp")))
     assert done.code == 0, done.text
-    assert_close(tmp_path / "run", expected)
+    # Ranks pass backward together, also through the chunks of the first exact pass of which one
+    # process sees in time that they are to come again.
+    apart = ["gradients", "work"] if method == "msvrm-v3" else []
+    assert_close(tmp_path / "run", expected, apart=apart)
 
 
 @pytest.mark.slow

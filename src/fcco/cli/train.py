@@ -1,5 +1,6 @@
 """``fcco train``: one run, with a progress bar while it goes and its test scores at the end."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -19,9 +20,12 @@ from fcco.cli.options import (
     UpdateName,
     make_config,
 )
-from fcco.experiments.training import Config, Training
+from fcco.experiments.training import Config, Diverged, Training
 from fcco.experiments.training import Progress as Standing
+from fcco.experiments.training.config import choose
+from fcco.experiments.training.crew import Crew, step_aside
 from fcco.experiments.training.directory import discard
+from fcco.experiments.training.parallel import PARALLEL, process_group, said_once
 from fcco.experiments.training.problem import load_problem
 
 __all__ = ["default_output", "show_train", "train"]
@@ -46,20 +50,30 @@ def show_train(
     tensorboard: bool,
     checkpoint_seconds: float,
     restart: bool,
+    parallel: str,
 ) -> None:
-    """Train, or go on where the same command stopped; ends with the lines of the test scores."""
+    """Train, or go on where the same command stopped; ends with the lines of the test scores.
+
+    Every process of ``torchrun`` calls this, and the first one speaks.
+    """
+    crew = Crew(config.device)
     output = default_output(config) if output is None else output
-    console = Console(stderr=True)
-    problem = load_problem(config, data_dir)
-    if restart:
-        Training(config, problem=problem)  # one that cannot run must not cost the run there is
-        discard(output)
+    console = Console(stderr=True, quiet=not crew.lead)
+    with crew.together():
+        problem = load_problem(config, data_dir)
+    if restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        # One that cannot run must not cost the run there is.
+        Training(config, problem=problem, parallel=parallel)
+        with crew.together():
+            if crew.lead:
+                discard(output)
     training = Training(
         config,
         output=output,
         tensorboard=tensorboard,
         checkpoint_seconds=checkpoint_seconds,
         problem=problem,
+        parallel=parallel,
     )
     console.print(
         f"{config.data}: {len(problem.train)} training and {len(problem.test_inputs)} test "
@@ -86,12 +100,19 @@ def show_train(
             )
             progress.update(bar, completed=standing.fraction, text=text)
 
-        record = training.run(report)
+        try:
+            record = training.run(report)
+        except Diverged:  # on all ranks
+            if not crew.lead:
+                step_aside()
+            raise
         progress.update(bar, completed=training.fraction)
     if training.signal is not None:
         name = signal.Signals(training.signal).name
         console.print(f"{name}: saved at step {training.step}; the same command goes on from here")
         sys.exit(128 + training.signal)
+    if not crew.lead:
+        return
     look = record["curve"][-1]
     # A path may hold brackets, and must not be broken.
     console.out(f"weights, metrics and record: {output}", highlight=False)
@@ -144,6 +165,13 @@ def train(
     samples_per_block: Annotated[
         int | None, typer.Option(help="Inner samples of each.", show_default="32")
     ] = None,
+    shares: Annotated[
+        int | None,
+        typer.Option(
+            help="Into which tasks are cut, so that up to as many processes see the same batches.",
+            show_default="1",
+        ),
+    ] = None,
     evaluations: Annotated[
         int | None,
         typer.Option(help="Looks at the objective and the test set.", show_default="20"),
@@ -170,6 +198,9 @@ def train(
     checkpoint_every: Annotated[
         float, typer.Option(min=0.0, help="Seconds between checkpoints.")
     ] = 30.0,
+    parallel: Annotated[
+        str, typer.Option(help="Under torchrun: ddp, or fsdp for a network in parts (FSDP2).")
+    ] = "ddp",
     restart: Annotated[
         bool, typer.Option("--restart", help="Remove the run that is in the output directory.")
     ] = False,
@@ -180,6 +211,8 @@ def train(
     and coefficients that need no tuning. Ctrl-C saves and stops; the same command goes on. So does
     the same command after a crash.
 
+    Started by torchrun, the processes share the tasks, and the run is the same one.
+
     Further settings (`--set key=value`, or keys of the TOML file): train_size, holdout, safeguard,
     updated_slopes, snapshot_every, weight_decay, decay.
 
@@ -188,6 +221,8 @@ def train(
         fcco train --data usps --data-dir ~/data
 
         fcco train --config run.toml --method sox --lr 0.003 --set decay=none
+
+        torchrun --nproc-per-node 2 -m fcco train --data usps --blocks-per-step 4 --shares 2
     """
     flags = {
         "data": data,
@@ -203,17 +238,23 @@ def train(
         "work": work,
         "blocks_per_step": blocks_per_step,
         "samples_per_block": samples_per_block,
+        "shares": shares,
         "evaluations": evaluations,
         "diagnostics": diagnostics,
         "seed": seed,
         "threads": threads,
         "device": device,
     }
-    show_train(
-        make_config(config, settings, flags),
-        data_dir=data_dir,
-        output=output,
-        tensorboard=tensorboard,
-        checkpoint_seconds=checkpoint_every,
-        restart=restart,
-    )
+    with said_once():
+        run = make_config(config, settings, flags)
+        choose("parallel", parallel, PARALLEL)
+    with process_group(run.device):
+        show_train(
+            run,
+            data_dir=data_dir,
+            output=output,
+            tensorboard=tensorboard,
+            checkpoint_seconds=checkpoint_every,
+            restart=restart,
+            parallel=parallel,
+        )

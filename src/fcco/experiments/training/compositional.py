@@ -7,8 +7,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from fcco.data import block_loader, exact_pass
+from fcco.distributed import Ranks
 from fcco.experiments.training.config import Config
 from fcco.experiments.training.learner import Learner
+from fcco.experiments.training.parallel import lay_out_state
 from fcco.experiments.training.problem import Problem
 from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, Variant
 from fcco.queries import Queries
@@ -107,12 +109,27 @@ def _steps_of_a_pass(config: Config, problem: Problem) -> int:
 
 
 class Compositional(Learner):
-    """Batches of blocks, an optimizer of ours, and its exact passes when they are due."""
+    """Batches of blocks, an optimizer of ours, and its exact passes when they are due.
+
+    Args:
+        config: of the run.
+        problem: its data and objective.
+        model: its network.
+        stepped: what steps call, if the network is spread over ranks.
+    """
 
     opt: CompositionalOptimizer
 
-    def __init__(self, config: Config, problem: Problem, model: nn.Module) -> None:
+    def __init__(
+        self,
+        config: Config,
+        problem: Problem,
+        model: nn.Module,
+        stepped: nn.Module | None = None,
+    ) -> None:
         self.model, self.problem = model, problem
+        self.stepped = model if stepped is None else stepped
+        self.ranks = Ranks()
         self.opt = build_optimizer(config, problem, model)
         blocks = min(config.blocks_per_step, problem.train.num_blocks)
         self.loader = block_loader(
@@ -122,6 +139,7 @@ class Compositional(Learner):
             samples_per_block=config.samples_per_block,
             num_steps=config.steps or ENDLESS,
             seed=config.seed,
+            shares=config.shares,
         )
         self.drawn = blocks * config.samples_per_block
         self._batches: Iterator[Any] | None = None
@@ -138,16 +156,18 @@ class Compositional(Learner):
         before = self.opt.queries.work
         if self.opt.snapshot_due:
             # Chunks of a step's size, for BatchNorm normalises by the chunk.
+            size = self.drawn // self.ranks.size
             chunks = exact_pass(
-                self.model, self.problem.train, self.problem.objective, chunk_size=self.drawn
+                self.stepped, self.problem.train, self.problem.objective, chunk_size=size
             )
             self.opt.snapshot(chunks)
             # Counted for every block, but one pass of an input serves them all.
             self.work += (self.opt.queries.work - before) // self.problem.objective.num_blocks
             before = self.opt.queries.work
         batch = next(self._batches)
-        value = self.opt.step(partial(self.problem.objective.inner, self.model, batch))
-        self.work += (self.opt.queries.work - before) * len(batch.inputs) // self.drawn
+        value = self.opt.step(partial(self.problem.objective.inner, self.stepped, batch))
+        passed = len(batch.inputs) * self.ranks.size
+        self.work += (self.opt.queries.work - before) * passed // self.drawn
         self.samples += self.drawn
         return value
 
@@ -167,6 +187,6 @@ class Compositional(Learner):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.opt.load_state_dict(state["opt"])
+        self.opt.load_state_dict(lay_out_state(self.opt, state["opt"]))
         self.loader.load_state_dict(state["loader"])
         self.work, self.samples, self._batches = state["work"], state["samples"], None

@@ -65,6 +65,8 @@ class Config:
         decay: "linear" lowers lr to 0 over the run; "none" keeps it.
         blocks_per_step: B1; never more than there are blocks.
         samples_per_block: inner samples for each.
+        shares: into which blocks are cut, so that up to as many ranks see one stream; the number
+            of ranks must divide it, and it B1 (``fcco.data.BlockSampler``).
         steps: how many, unless ``work`` is used up before; 0: no limit.
         work: inputs passed forward + 2 x inputs passed backward, at most; 0: no limit. An input of
             an exact pass counts once, though it serves all tasks.
@@ -100,6 +102,7 @@ class Config:
     decay: str = "linear"
     blocks_per_step: int = 5
     samples_per_block: int = 32
+    shares: int = 1
     steps: int = 2000
     work: int = 0
     evaluations: int = 20
@@ -119,7 +122,8 @@ class Config:
             raise ValueError("a run needs a limit: steps or work")
         if not 0 <= self.holdout < 1:
             raise ValueError(f"holdout must lie in [0, 1), got {self.holdout}")
-        for name in ("lr", "blocks_per_step", "samples_per_block", "evaluations", "threads"):
+        positive = ("blocks_per_step", "samples_per_block", "shares", "evaluations", "threads")
+        for name in ("lr", *positive):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         for name in ("steps", "work", "train_size", "snapshot_every", "weight_decay"):

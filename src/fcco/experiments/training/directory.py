@@ -17,6 +17,8 @@ _FOLDERS = ("checkpoints", "tensorboard")
 def check_free(output: Path, config: Config) -> None:
     """Raise a ``ValueError`` that says what of another run is in the directory, if one is."""
     there, mine = _owner(output), config.as_record()
+    if there:  # one of an earlier version lacks what there was not to choose then
+        there = Config().as_record() | there
     differing = [key for key in mine if there and there.get(key) != mine[key]]
     if there and differing:
         key = differing[0]

@@ -4,7 +4,6 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from fcco.experiments.runs import Record
 from fcco.experiments.training.checkpoints import Checkpoints
 from fcco.experiments.training.compositional import Compositional
 from fcco.experiments.training.config import Config
+from fcco.experiments.training.crew import Crew
 from fcco.experiments.training.diagnostics import diagnose
 from fcco.experiments.training.directory import check_free, claim
 from fcco.experiments.training.divergence import Diverged, advice
@@ -24,6 +24,13 @@ from fcco.experiments.training.interruption import Interruption
 from fcco.experiments.training.journal import Journal
 from fcco.experiments.training.learner import Learner
 from fcco.experiments.training.ordinary import CrossEntropy, MinMax
+from fcco.experiments.training.parallel import (
+    align_buffers,
+    lay_out,
+    release,
+    spread,
+    whole_weights,
+)
 from fcco.experiments.training.problem import Problem, load_problem
 from fcco.metrics import macro_auroc, macro_average_precision
 
@@ -49,6 +56,9 @@ class Training:
     The directory holds config.json, metrics.jsonl (one line a look), checkpoints/ (the last two),
     and at the end model.pt (the weights) and record.json.
 
+    Where ``torch.distributed`` is set up all ranks make one, and it is one run: the first writes,
+    the others see the same directory. It may go on with another number of ranks.
+
     Args:
         config: what to run.
         data_dir: where data sets are.
@@ -56,6 +66,7 @@ class Training:
         tensorboard: also write events.
         checkpoint_seconds: how much work a crash may lose.
         problem: the config's data, if it was read already.
+        parallel: with several ranks, "ddp" or "fsdp" (FSDP2).
 
     Examples:
         >>> training = Training(Config(network="linear", steps=20, evaluations=2))
@@ -73,22 +84,37 @@ class Training:
         tensorboard: bool = False,
         checkpoint_seconds: float = 30.0,
         problem: Problem | None = None,
+        parallel: str = "ddp",
     ) -> None:
         self.config, self.output = config, output
         self.tensorboard, self.checkpoint_seconds = tensorboard, checkpoint_seconds
+        self.crew = Crew(config.device)
+        with self.crew.together():
+            if output is not None and self.crew.lead:
+                check_free(output, config)
+            if config.diagnostics and self.crew.size > 1:
+                raise ValueError("diagnostics are for one process: they need the whole table")
+            self.problem = load_problem(config, data_dir) if problem is None else problem
+            self.model = self.problem.network(config)
+        stepped = spread(self.model, parallel)
+        with self.crew.together():
+            self.learner = _learner(config, self.problem, self.model, stepped)
+        self.checkpoints: Checkpoints | None = None
         if output is not None:
-            check_free(output, config)
-        self.problem = load_problem(config, data_dir) if problem is None else problem
-        self.model = self.problem.network(config)
-        self.learner = _learner(config, self.problem, self.model)
-        self.checkpoints = None if output is None else Checkpoints(output / "checkpoints")
+            self.checkpoints = Checkpoints(output / "checkpoints", crew=self.crew)
         self.step = 0
         self.seconds = 0.0
         self.curve: list[dict[str, Any]] = []
         self.signal: int | None = None
         """Of the signal that interrupted the last ``run``."""
-        if output is not None:
-            claim(output, config)  # last: a config that cannot run must not keep the place
+        with self.crew.together():
+            if output is not None and self.crew.lead:
+                claim(output, config)  # last: a config that cannot run must not keep the place
+
+    @property
+    def _writes(self) -> Path | None:
+        """Where this process is to write; None: nowhere."""
+        return self.output if self.crew.lead else None
 
     @property
     def fraction(self) -> float:
@@ -113,23 +139,26 @@ class Training:
                 torch.set_num_threads(threads)
 
     def _run(self, report: Report, wish: Interruption) -> Record:
-        torch.manual_seed(self.config.seed)
+        torch.manual_seed(self.config.seed + (self.crew.rank << 32))
         self._resume()
         journal = None
-        if self.output is not None:
-            journal = Journal(self.output, self.curve, tensorboard=self.tensorboard)
+        with self.crew.together():
+            if self._writes is not None:
+                journal = Journal(self._writes, self.curve, tensorboard=self.tensorboard)
         try:
             self._train(journal, report, wish)
         finally:
             if journal is not None:
                 journal.close()
-        self.signal = wish.signal if self.fraction < 1 else None
         self.save()
         record = self.record("running" if self.signal else "finished")
         if self.output is not None and not self.signal:
-            weights = self.model.state_dict()
-            write_stream(self.output / "model.pt", lambda file: torch.save(weights, file))
-            write_text(self.output / "record.json", json.dumps(record) + "\n")
+            weights = whole_weights(self.model, keep=self.crew.lead)
+            with self.crew.together():
+                if self._writes is not None:
+                    model = self._writes / "model.pt"
+                    write_stream(model, lambda file: torch.save(weights, file))
+                    write_text(self._writes / "record.json", json.dumps(record) + "\n")
         return record
 
     def _train(self, journal: Journal | None, report: Report, wish: Interruption) -> None:
@@ -137,8 +166,19 @@ class Training:
             self._look(journal)
             self.save()  # so that there is always one to go back to
         saved = shown = time.monotonic()
+        kept = self.step
         asked, since = self.learner.queries, time.monotonic()
-        while self.fraction < 1 and wish.signal is None:
+        self.signal = None
+        while self.fraction < 1:
+            # Of the clocks the lead's decides; a signal is for all, whoever has seen it.
+            late = self.step > kept and time.monotonic() - saved > self.checkpoint_seconds
+            signal, due = self.crew.highest(wish.signal or 0, late and self.crew.lead)
+            if signal:
+                self.signal = signal
+                break
+            if due:
+                self.save()
+                saved, kept = time.monotonic(), self.step
             if self.config.decay == "linear":
                 self.learner.set_lr(self.config.lr * (1 - self.fraction))
             started = time.process_time()
@@ -158,14 +198,12 @@ class Training:
                 rate = count / max(now - since, 1e-9)
                 report(Progress(self.step, self.fraction, self.curve[-1], rate))
                 shown = now
-            if now - saved > self.checkpoint_seconds:
-                self.save()
-                saved = time.monotonic()
 
     @torch.no_grad()
     def _look(self, journal: Journal | None) -> None:
         """Evaluate exactly; the model is in evaluation mode for it."""
         problem, learner = self.problem, self.learner
+        align_buffers(self.model, self.crew)
         self.model.eval()
         scores = torch.cat([learner.scores(part) for part in problem.test_inputs.split(1024)]).cpu()
         look: dict[str, Any] = {
@@ -178,7 +216,8 @@ class Training:
             "objective": exact_value(learner.scores, problem.train, problem.objective),
         }
         self.model.train()
-        if scores.isfinite().all():
+        release(self.model)
+        if not self.crew.highest(not scores.isfinite().all())[0]:
             look["auc"] = macro_auroc(scores, problem.test_labels)
             look["ap"] = macro_average_precision(scores, problem.test_labels)
         else:
@@ -207,44 +246,53 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint now."""
         if self.checkpoints is not None:
+            align_buffers(self.model, self.crew)
+            streams = self.crew.ranks.gather(torch.get_rng_state().to(self.crew.device))
             state = {
                 "config": self.config.as_record(),
                 "step": self.step,
                 "seconds": self.seconds,
                 "curve": self.curve,
-                "model": self.model.state_dict(),
-                "learner": self.learner.state_dict(),
-                "rng": torch.get_rng_state(),
+                **self._live(),
+                "rng": torch.stack(streams).cpu(),
             }
             self.checkpoints.save(state, step=self.step)
 
+    def _live(self) -> dict[str, Any]:
+        """The tensors of the run, themselves."""
+        return {"model": self.model.state_dict(), "learner": self.learner.state_dict()}
+
     def _resume(self) -> None:
-        state = None if self.checkpoints is None else self.checkpoints.load()
+        live = self._live()
+        state = None if self.checkpoints is None else self.checkpoints.load(live)
         if state is None:
             return
-        learned = state["learner"]
-        if not isinstance(self.learner, Compositional):
-            # torch's own optimizers do not copy, and would live on the pages of the file.
-            learned = deepcopy(learned)
-        self.model.load_state_dict(state["model"])
-        self.learner.load_state_dict(learned)
+        weights = {
+            name: lay_out(state["model"][name], like) for name, like in live["model"].items()
+        }
+        self.model.load_state_dict(weights)
+        self.learner.load_state_dict(state["learner"])
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
-        torch.set_rng_state(state["rng"].cpu())
+        streams = torch.atleast_2d(state["rng"])
+        if self.crew.rank < len(streams):  # else it has one of its own already
+            torch.set_rng_state(streams[self.crew.rank].clone())
 
     def _diverged(self, step: int, what: str) -> Diverged:
         reason = f"diverged at step {step}: {what}; {advice(self.config)}"
-        if self.output is not None:
+        if self._writes is not None:
             record = self.record("diverged", reason)
-            write_text(self.output / "record.json", json.dumps(record) + "\n")
+            write_text(self._writes / "record.json", json.dumps(record) + "\n")
         return Diverged(reason)
 
 
-def _learner(config: Config, problem: Problem, model: torch.nn.Module) -> Learner:
+def _learner(
+    config: Config, problem: Problem, model: torch.nn.Module, stepped: torch.nn.Module
+) -> Learner:
     if config.method == "cross-entropy":
-        return CrossEntropy(config, problem, model)
+        return CrossEntropy(config, problem, model, stepped)
     if config.method == "min-max":
         return MinMax(config, problem, model)
-    return Compositional(config, problem, model)
+    return Compositional(config, problem, model, stepped)
 
 
 def clear(output: Path) -> None:

@@ -1,5 +1,6 @@
 """What one would use instead: softmax cross-entropy, and the min-max loss of AUC."""
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -8,8 +9,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fcco.batch import TaskBatch
 from fcco.data import BlockSampler, TaskData
+from fcco.distributed import Ranks
 from fcco.experiments.training.config import Config
 from fcco.experiments.training.learner import Learner
+from fcco.experiments.training.parallel import lay_out_state
 from fcco.experiments.training.problem import Problem
 from fcco.queries import Queries
 
@@ -20,9 +23,16 @@ class _Ordinary(Learner):
     """A torch optimizer; every input of a step is passed forward and backward once."""
 
     def __init__(
-        self, config: Config, problem: Problem, model: nn.Module, extra: list[Tensor]
+        self,
+        config: Config,
+        problem: Problem,
+        model: nn.Module,
+        stepped: nn.Module | None,
+        extra: list[Tensor],
     ) -> None:
         self.config, self.problem, self.model = config, problem, model
+        self.stepped = model if stepped is None else stepped
+        self.ranks = Ranks()
         params = [*model.parameters(), *extra]
         if config.update == "adam":
             self.opt = torch.optim.AdamW(params, lr=config.lr, weight_decay=config.weight_decay)
@@ -42,7 +52,7 @@ class _Ordinary(Learner):
         return Queries(self.samples, self.samples)
 
     def _descend(self, loss: Tensor) -> Tensor:
-        value = loss.detach()
+        value = self.ranks.sum(loss.detach().clone()) / self.ranks.size
         if not value.isfinite():
             raise FloatingPointError(f"the loss is {float(value)} at step {self.steps + 1}")
         self.opt.zero_grad()
@@ -60,7 +70,8 @@ class _Ordinary(Learner):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.opt.load_state_dict(state["opt"])
+        # torch's optimizers do not copy, and would live on the pages of the file.
+        self.opt.load_state_dict(lay_out_state(self.opt, deepcopy(state["opt"])))
         self.steps, self.work, self.samples = state["steps"], state["work"], state["samples"]
 
 
@@ -77,10 +88,24 @@ def one_vs_rest(logits: Tensor) -> Tensor:
 
 
 class CrossEntropy(_Ordinary):
-    """Softmax cross-entropy on batches drawn uniformly, as large as a step of the others."""
+    """Softmax cross-entropy on batches drawn uniformly, as large as a step of the others.
 
-    def __init__(self, config: Config, problem: Problem, model: nn.Module) -> None:
-        super().__init__(config, problem, model, [])
+    Several ranks share the rows of a batch. Arguments as of ``Compositional``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        problem: Problem,
+        model: nn.Module,
+        stepped: nn.Module | None = None,
+    ) -> None:
+        super().__init__(config, problem, model, stepped, [])
+        if self.drawn % self.ranks.size:
+            raise ValueError(
+                f"a batch of {self.drawn} (blocks_per_step x samples_per_block) is not a multiple "
+                f"of {self.ranks.size} ranks"
+            )
 
     def step(self) -> Tensor:
         """One batch."""
@@ -88,7 +113,8 @@ class CrossEntropy(_Ordinary):
         generator = torch.Generator().manual_seed((self.config.seed << 32) + self.steps)
         inputs, classes = self.problem.train.inputs, self.problem.classes
         rows = torch.randint(len(inputs), (self.drawn,), generator=generator)
-        logits, targets = self.model(inputs[rows.to(inputs.device)]), classes[rows]
+        rows = rows[self.ranks.rank :: self.ranks.size]
+        logits, targets = self.stepped(inputs[rows.to(inputs.device)]), classes[rows]
         targets = targets.to(logits.device)
         if self.problem.num_tasks == 1:
             loss = binary_cross_entropy_with_logits(logits.squeeze(1), targets.to(logits.dtype))
@@ -108,15 +134,19 @@ class MinMax(_Ordinary):
         min_{w,a,b} max_{c >= 0} E+ (h - a)^2 + E- (h - b)^2 + 2 c (1 + E- h - E+ h) - c^2
 
     for each task; w, a, b descend with momentum, c ascends with the same step size.
+
+    It is for one process.
     """
 
     def __init__(self, config: Config, problem: Problem, model: nn.Module) -> None:
+        if Ranks().size > 1:
+            raise ValueError("method min-max runs in one process only: start it without torchrun")
         if not isinstance(problem.train, TaskData):
             raise ValueError("min-max is for objective auc")
         like = next(model.parameters())
         self.centres = torch.zeros(2, problem.num_tasks, device=like.device, requires_grad=True)
         self.dual = torch.zeros(problem.num_tasks, device=like.device, requires_grad=True)
-        super().__init__(config, problem, model, [self.centres])
+        super().__init__(config, problem, model, None, [self.centres])
         self.sampled: Any = problem.train  # whose draws are TaskBatches
         blocks = min(config.blocks_per_step, problem.num_tasks)
         self.sampler = BlockSampler(
@@ -125,6 +155,7 @@ class MinMax(_Ordinary):
             samples_per_block=config.samples_per_block,
             num_steps=2**62,
             seed=config.seed,
+            shares=config.shares,
         )
 
     def step(self) -> Tensor:
