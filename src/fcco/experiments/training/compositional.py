@@ -10,7 +10,6 @@ from fcco.data import block_loader, exact_pass
 from fcco.distributed import Ranks
 from fcco.experiments.training.config import Config
 from fcco.experiments.training.learner import Learner
-from fcco.experiments.training.parallel import lay_out_state
 from fcco.experiments.training.problem import Problem
 from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, Variant
 from fcco.queries import Queries
@@ -187,6 +186,6 @@ class Compositional(Learner):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.opt.load_state_dict(lay_out_state(self.opt, state["opt"]))
+        self.opt.load_state_dict(state["opt"])
         self.loader.load_state_dict(state["loader"])
         self.work, self.samples, self._batches = state["work"], state["samples"], None

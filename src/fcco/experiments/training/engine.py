@@ -26,13 +26,13 @@ from fcco.experiments.training.learner import Learner
 from fcco.experiments.training.ordinary import CrossEntropy, MinMax
 from fcco.experiments.training.parallel import (
     align_buffers,
-    lay_out,
     release,
     spread,
     whole_weights,
 )
 from fcco.experiments.training.problem import Problem, load_problem
 from fcco.metrics import macro_auroc, macro_average_precision
+from fcco.sharded import cut
 
 __all__ = ["Progress", "Training"]
 
@@ -267,9 +267,7 @@ class Training:
         state = None if self.checkpoints is None else self.checkpoints.load(live)
         if state is None:
             return
-        weights = {
-            name: lay_out(state["model"][name], like) for name, like in live["model"].items()
-        }
+        weights = {name: cut(state["model"][name], like) for name, like in live["model"].items()}
         self.model.load_state_dict(weights)
         self.learner.load_state_dict(state["learner"])
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from fcco.distributed import Ranks
 from fcco.experiments.training.config import choose
 from fcco.experiments.training.crew import Crew, step_aside
-from fcco.sharded import is_sharded
+from fcco.sharded import cut, is_sharded
 
 __all__ = [
     "PARALLEL",
     "align_buffers",
-    "lay_out",
     "lay_out_state",
     "process_group",
     "release",
@@ -144,18 +143,6 @@ def whole_weights(model: nn.Module, *, keep: bool) -> dict[str, Tensor]:
     return weights
 
 
-def lay_out(whole: Tensor, like: Tensor) -> Tensor:
-    """``whole`` cut as ``like`` is, if that is sharded."""
-    if not is_sharded(like) or is_sharded(whole):
-        return whole
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    assert isinstance(like, DTensor)
-    # Every rank has all of it, so there is nothing to send.
-    whole = whole.to(like.device)
-    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
-
-
 def lay_out_state(opt: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
     """An optimizer's ``saved`` state, of which what belongs to a parameter is cut as that is."""
     params = [p for group in opt.param_groups for p in group["params"]]
@@ -163,7 +150,7 @@ def lay_out_state(opt: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[str
     for key, entry in saved["state"].items():
         like = params[key]
         state[key] = {
-            name: lay_out(value, like)
+            name: cut(value, like)
             if isinstance(value, Tensor) and value.shape == like.shape
             else value
             for name, value in entry.items()
