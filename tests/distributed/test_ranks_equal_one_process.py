@@ -36,7 +36,7 @@ def test_ranks_equal_one_process(world, parallel, tmp_path):
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-@pytest.mark.parametrize("world", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("world", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))])
 def test_saved_on_two_ranks_goes_on_with_any_number(world, parallel, tmp_path):
     script = HERE / "reshard.py"
     finish(start(script, 2, tmp_path / "two", parallel, "save", 7, *RESHARDED))

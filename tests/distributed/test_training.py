@@ -127,6 +127,7 @@ def test_two_ranks_follow_one_process(one, two):
     assert not list(two.rglob(".writing*"))
 
 
+@pytest.mark.slow
 def test_a_signal_to_torchrun_saves_and_stops(halted):
     run, done = halted
     assert done.code != 0
@@ -142,6 +143,7 @@ def test_one_process_goes_on_from_two(halted, one, tmp_path):
     assert_close(alone(CONFIG, run), one)
 
 
+@pytest.mark.slow
 def test_two_go_on_from_before_a_spoiled_checkpoint(halted, two, tmp_path):
     run = copy(halted[0], tmp_path)
     before, newest = saved(run)
@@ -157,6 +159,7 @@ def test_two_go_on_from_before_a_spoiled_checkpoint(halted, two, tmp_path):
     assert_same(run, two)
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_started_again(two, tmp_path):
     process = torchrun(tmp_path, 2, *words(CONFIG), restarts=3)
     wait_for_step(process, tmp_path / "run", STEPS // 4)
@@ -169,7 +172,8 @@ def test_a_killed_rank_is_started_again(two, tmp_path):
     assert_same(tmp_path / "run", two)
 
 
-@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_go_on_from_one_process(one, parallel, tmp_path):
     class Stopped(Training):
         def __init__(self, *arguments, **more):
