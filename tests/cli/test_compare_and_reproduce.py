@@ -178,6 +178,7 @@ def test_compare_names_the_method_it_does_not_know(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_workers_and_the_same_command_goes_on(tmp_path):
     """One worker: the second run is under way when the first has been kept."""
     command = [sys.executable, "-m", "fcco", "compare", "--methods", "cross-entropy,msvrm-v2"]

@@ -93,6 +93,7 @@ def words(method):
     return ["train", *flags, "--output", "run", "--no-tensorboard", "--checkpoint-every=0"]
 
 
+@pytest.mark.slow
 def test_the_command_killed_and_stopped(tmp_path, stormy):
     """SIGKILL while it trains and while it starts, SIGTERM and SIGINT within a snapshot period."""
     chance, run, stops = random.Random(0), tmp_path / "run", []

@@ -35,8 +35,16 @@ def test_ranks_equal_one_process(world, parallel, tmp_path):
         assert_equal(found, Run(case, "alone").run(1, STEPS).result())
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-@pytest.mark.parametrize("world", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))])
+@pytest.mark.parametrize(
+    ("world", "parallel"),
+    [
+        (1, "ddp"),
+        *(
+            pytest.param(world, parallel, marks=pytest.mark.slow)
+            for world, parallel in [(1, "fsdp"), (2, "ddp"), (2, "fsdp"), (4, "ddp"), (4, "fsdp")]
+        ),
+    ],
+)
 def test_saved_on_two_ranks_goes_on_with_any_number(world, parallel, tmp_path):
     script = HERE / "reshard.py"
     finish(start(script, 2, tmp_path / "two", parallel, "save", 7, *RESHARDED))

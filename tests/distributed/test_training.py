@@ -138,6 +138,7 @@ def test_a_signal_to_torchrun_saves_and_stops(halted):
     assert "test AUC" not in done.text
 
 
+@pytest.mark.slow
 def test_one_process_goes_on_from_two(halted, one, tmp_path):
     run = copy(halted[0], tmp_path)
     assert_close(alone(CONFIG, run), one)
