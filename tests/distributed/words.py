@@ -215,11 +215,12 @@ def exact_passes_may_be_split_in_any_way(rank):
         opt = MSVRM(
             wrapped.parameters(), problem, version=3, lr=0.1, alpha=0.5, beta=0.5, ranks=ranks
         )
-        opt.snapshot(closures(wrapped))
-        opt.snapshot(closures(wrapped))
-        H = torch.cat([opt.state[p]["anchor"].flatten() for p in model.parameters()])
-        part = opt.ranks.whole(opt.table.buffers["anchor"], 6)
-        return torch.cat([H, part.flatten()])
+        seen = []
+        for _ in range(2):  # the second time the samples of every block are known
+            opt.snapshot(closures(wrapped))
+            seen += [opt.state[p]["anchor"].flatten().clone() for p in model.parameters()]
+            seen.append(opt.ranks.whole(opt.table.buffers["anchor"], 6).flatten())
+        return torch.cat(seen)
 
     def chunk(model, blocks, samples, loss):
         values = problem.values(model, blocks, samples)
