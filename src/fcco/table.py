@@ -130,7 +130,7 @@ class BlockTable:
     def read(self, blocks: Tensor) -> Tensor:
         """u_t of ``blocks``, a copy, (k, p); 0 where a block was never visited.
 
-        They must be this rank's. Of an objective that keeps log-scales, exp(scale) times the
+        They must be this rank's; it lies where the rows do. Of an objective that keeps log-scales, exp(scale) times the
         mantissas, which may overflow: ``gather`` has both apart.
         """
         blocks = torch.as_tensor(blocks, device=self.device)
@@ -245,7 +245,7 @@ class BlockTable:
     def to(self, device: torch.device) -> None:
         """Move the rows (and all that belongs to them) to ``device``."""
         for name, tensor in self.buffers.items():
-            if name != "clock":  # read by the host, and stays there
+            if name not in REPLICATED:  # the clock is read by the host, and stays there
                 self.buffers[name] = tensor.to(device)
 
     def _places(self, blocks: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import fcco
 from fcco.distributed import Ranks
 from fcco.probe import Probe
 from fcco.sharded import global_norm, is_sharded, like, local, written
-from fcco.testing import Toy
+from fcco.testing import Toy, make_model
 
 
 @pytest.fixture
@@ -109,3 +109,25 @@ def test_single_point_with_sharded_parameters_is_refused(mesh):
     with pytest.raises(ValueError, match="single_point=True is not supported with sharded"):
         opt.step(lambda: Probe(blocks, model(torch.ones(1, 2))))
     assert opt.queries.values == 0
+
+
+def test_a_second_sweep_finds_no_gradient_of_the_first(mesh):
+    """Blocks in two chunks: the first sweep is given up after gradients were held back."""
+    from torch.distributed.fsdp import fully_shard
+
+    def anchor(shard):
+        model, problem = make_model("network", 1), Toy(4, 1)
+        if shard:
+            fully_shard(model)
+        opt = fcco.MSVRM(model.parameters(), problem, version=3, lr=0.1, alpha=0.5, beta=0.5)
+        blocks = torch.arange(4)
+
+        def chunk(samples):
+            rows = torch.tensor(samples).expand(4, -1)
+            return Probe(blocks, problem.values(model, blocks, rows), samples=len(samples))
+
+        opt.snapshot([lambda: chunk([0, 1]), lambda: chunk([2, 3, 4])])
+        return [local(opt.state[p]["anchor"]) for p in model.parameters()]
+
+    for found, expected in zip(anchor(True), anchor(False), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

@@ -102,17 +102,14 @@ class Ranks:
 
     def __deepcopy__(self, memo: Any) -> "Ranks":
         # A process group is not copied, and the modules of the copy are other ones.
-        return self._again(self.group, self.rank, self.size)
+        ranks = Ranks.alone()
+        ranks.group, ranks.rank, ranks.size = self.group, self.rank, self.size
+        ranks.reduction.defer = self.reduction.defer
+        return ranks
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A process group belongs to its process: what is unpickled finds the default one.
         return _restored, (self.rank, self.size, self.reduction.defer)
-
-    def _again(self, group: Any, rank: int, size: int) -> "Ranks":
-        ranks = Ranks.alone()
-        ranks.group, ranks.rank, ranks.size = group, rank, size
-        ranks.reduction.defer = self.reduction.defer
-        return ranks
 
 
 def _restored(rank: int, size: int, defer: bool) -> Ranks:

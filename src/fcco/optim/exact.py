@@ -88,7 +88,7 @@ class ExactPass:
             raise ValueError(
                 f"an exact pass needs equally many closures on every rank; here it got {n}"
             )
-        self._sweep(oracle, gradients)
+        oracle.evaluate(self.closures, self._respond, into=gradients)
         samples = self._joined()
         missing = (samples == 0).nonzero().flatten()
         if len(missing):
@@ -104,7 +104,7 @@ class ExactPass:
             self.sums, self.totals = torch.zeros_like(self.sums), torch.zeros_like(samples)
             for gradient in gradients:
                 gradient.zero_()
-            self._sweep(oracle, gradients)
+            oracle.evaluate(self.closures, self._respond, into=gradients)
             if not torch.equal(self._joined(), samples):
                 raise ValueError(
                     "the closures of an exact pass gave other samples when called again: they must "
@@ -116,9 +116,6 @@ class ExactPass:
         asked = torch.tensor([self.value_queries, self.gradient_queries], device=device)
         values, pulls = self.ranks.sum(asked).tolist()
         return Exact(exact, samples, gradients, values, pulls)
-
-    def _sweep(self, oracle: Oracle, gradients: list[Tensor]) -> None:
-        oracle.evaluate(self.closures, self._respond, into=gradients)
 
     def _joined(self) -> Tensor:
         """The samples of every block on all ranks; ``sums`` becomes the sum over ranks."""
