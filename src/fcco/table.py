@@ -130,8 +130,9 @@ class BlockTable:
     def read(self, blocks: Tensor) -> Tensor:
         """u_t of ``blocks``, a copy, (k, p); 0 where a block was never visited.
 
-        They must be this rank's; it lies where the rows do. Of an objective that keeps log-scales, exp(scale) times the
-        mantissas, which may overflow: ``gather`` has both apart.
+        They must be this rank's, and the rows come where the table lies. Of an objective that
+        keeps log-scales, exp(scale) times the mantissas, which may overflow: ``gather`` has both
+        apart.
         """
         blocks = torch.as_tensor(blocks, device=self.device)
         outside = (blocks < self.share.start) | (blocks >= self.share.stop)
