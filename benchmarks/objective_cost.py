@@ -18,7 +18,7 @@ from timing import Spread, interleave, milliseconds, ratio
 from torch import nn
 
 import fcco
-from fcco.rows import rows_of
+from fcco.kernel.rows import rows_of
 
 # The inputs stand for outputs, so their shape is (outputs,).
 CASES = {

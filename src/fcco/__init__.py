@@ -1,7 +1,7 @@
 """fcco: finite-sum coupled compositional optimization, min_w (1/m) sum_i f_i(g_i(w)), in torch."""
 
 from fcco import data, distributed, methods, metrics, objectives, problems, schedules, updates
-from fcco.batch import (
+from fcco.problem.batches import (
     AnchorBatch,
     Batch,
     GroupBatch,
@@ -10,15 +10,15 @@ from fcco.batch import (
     TaskBatch,
     ViewBatch,
 )
-from fcco.coefficients import Coefficients, Weights
-from fcco.objective import Objective
+from fcco.methods.coefficients import Coefficients, Weights
+from fcco.problem.objective import Objective
 from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, FreshPair, Variant
-from fcco.point import Point
-from fcco.probe import Probe
-from fcco.queries import Queries
-from fcco.safeguard import ChangeBound
-from fcco.scaled import ScaledObjective
-from fcco.table import BlockTable
+from fcco.methods.point import Point
+from fcco.problem.probe import Probe
+from fcco.kernel.queries import Queries
+from fcco.kernel.safeguard import ChangeBound
+from fcco.problem.scaled import ScaledObjective
+from fcco.kernel.table import BlockTable
 
 __version__ = "0.1.0"
 

@@ -13,7 +13,7 @@ from fcco.experiments.studies.catalogue import STUDIES, run_case, run_gamma, run
 from fcco.experiments.studies.summaries import summary
 from fcco.methods import MSVRM_V2
 from fcco.problems import PhaseNoise
-from fcco.safeguard import ChangeBound
+from fcco.kernel.safeguard import ChangeBound
 from fcco.schedules import Driver, Recipe
 from fcco.schedules.formulas import constant
 from fcco.updates import Plain

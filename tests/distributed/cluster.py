@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from fcco.safeguard import ChangeBound
+from fcco.kernel.safeguard import ChangeBound
 from fcco.testing import CATALOGUE, RULES, Toy, make_model, make_update
 from fcco.testing.toy import Draw
 

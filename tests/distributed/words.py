@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fcco import MSVRM, SOX, Probe
 from fcco.distributed import Ranks
-from fcco.sharded import cut
+from fcco.distributed.sharded import cut
 from fcco.testing import Toy, make_model
 from fcco.testing.job import assert_unchanged, capture
 

@@ -8,7 +8,7 @@ from objectives.zoo import CASES, X, Z
 
 import fcco
 from fcco.data import exact_pass, exact_value
-from fcco.scaled import ScaledObjective
+from fcco.problem.scaled import ScaledObjective
 from fcco.updates import Normalized
 
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

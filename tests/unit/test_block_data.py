@@ -15,7 +15,7 @@ from fcco import data as D
 from fcco import objectives as O
 from fcco.data import BlockSampler, block_loader, exact_pass, exact_value
 from fcco.data.draws import distinct, draw
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 
 N = 12
 GENERATOR = torch.Generator().manual_seed(3)

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from fcco.checks import check_z
-from fcco.coefficients import Weights, gamma_age, gamma_theory
-from fcco.faults import Faults
+from fcco.kernel.checks import check_z
+from fcco.methods.coefficients import Weights, gamma_age, gamma_theory
+from fcco.kernel.faults import Faults
 from fcco.methods import MSVRM_V1, MSVRM_V3, SINGLE_POINT_V2, SOX, VARIANT_V3
-from fcco.point import Point
-from fcco.recursion import advance
+from fcco.methods.point import Point
+from fcco.kernel.recursion import advance
 
 
 def test_advance_takes_leading_batch_dimensions():

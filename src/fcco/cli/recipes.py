@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fcco.cli.recipe_program import arguments, build, lines_to_run, told
-from fcco.coefficients import gamma_theory
+from fcco.methods.coefficients import gamma_theory
 from fcco.methods.method import SlopeAt
 from fcco.schedules import RECIPES, Recipe, stagewise
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from fcco.batch import Batch
+from fcco.problem.batches import Batch
 
 __all__ = ["BlockData", "as_inputs", "structure"]
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import Batch
+from fcco.problem.batches import Batch
 from fcco.data.blocks import BlockData, Device
 from fcco.distributed import Ranks
-from fcco.objective import Objective
-from fcco.probe import Closure, Probe
-from fcco.rows import rows_of
-from fcco.world import World
+from fcco.problem.objective import Objective
+from fcco.problem.probe import Closure, Probe
+from fcco.kernel.rows import rows_of
+from fcco.kernel.world import World
 
 __all__ = ["exact_pass", "exact_value"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import GroupBatch
+from fcco.problem.batches import GroupBatch
 from fcco.data.blocks import BlockData, as_inputs, structure
 from fcco.data.draws import draw
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fcco.batch import PointBatch
+from fcco.problem.batches import PointBatch
 from fcco.data.blocks import BlockData, Device, as_inputs
 
 __all__ = ["PointData"]

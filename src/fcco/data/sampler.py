@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fcco.batch import Batch
+from fcco.problem.batches import Batch
 from fcco.data.blocks import BlockData
 from fcco.data.draws import distinct
 from fcco.distributed import Ranks, Share

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import LabelBatch, TaskBatch
+from fcco.problem.batches import LabelBatch, TaskBatch
 from fcco.data.blocks import BlockData, as_inputs, structure
 from fcco.data.draws import draw
 

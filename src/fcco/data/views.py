@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fcco.batch import ViewBatch
+from fcco.problem.batches import ViewBatch
 from fcco.data.blocks import PAIRS, BlockData, Device, as_inputs
 from fcco.data.draws import draw
 

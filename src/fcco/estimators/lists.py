@@ -12,7 +12,7 @@ from torch import Tensor
 from fcco.data import BlockData, ListData
 from fcco.estimators.target import FEWEST, Rows, Target
 from fcco.metrics import ndcg
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.objectives import NDCG, ListNet
 
 __all__ = ["Lists"]

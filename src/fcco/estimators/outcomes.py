@@ -12,7 +12,7 @@ from torch import Tensor
 from fcco.data import AnchorData, BlockData
 from fcco.estimators.target import Rows, Target, some_of_each
 from fcco.metrics import concordance_index
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.objectives import Cox
 
 __all__ = ["Outcomes", "outcomes"]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fcco.data import BlockData
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 
 __all__ = ["FEWEST", "Rows", "Target", "some_of_each"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from fcco.coefficients import Scalar, Weights
-from fcco.point import Point
+from fcco.methods.coefficients import Scalar, Weights
+from fcco.methods.point import Point
 
 __all__ = ["GradientRow", "InnerRow", "Method", "SlopeAt"]
 

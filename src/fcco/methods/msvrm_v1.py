@@ -1,6 +1,6 @@
 """MSVRM-v1: the MSVR estimator for u, a moving average for z (Algorithm 1)."""
 
-from fcco.coefficients import Scalar, Weights
+from fcco.methods.coefficients import Scalar, Weights
 from fcco.methods.method import Method
 from fcco.methods.sox import momentum
 

@@ -1,6 +1,6 @@
 """MSVRM-v2: the MSVR estimator for u, STORM for z (Algorithm 1)."""
 
-from fcco.coefficients import Scalar, Weights
+from fcco.methods.coefficients import Scalar, Weights
 from fcco.methods.method import Method
 from fcco.methods.msvrm_v1 import msvr
 

@@ -1,6 +1,6 @@
 """MSVRM-v3: both estimators anchored at periodic exact passes (Algorithm 2)."""
 
-from fcco.coefficients import Scalar, Weights
+from fcco.methods.coefficients import Scalar, Weights
 from fcco.methods.method import Method
 
 __all__ = ["MSVRM_V3", "anchored_msvr", "anchored_storm"]

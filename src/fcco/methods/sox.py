@@ -1,6 +1,6 @@
 """SOX: moving averages for the inner values and for the gradient (equation ``SOXE``)."""
 
-from fcco.coefficients import Scalar, Weights
+from fcco.methods.coefficients import Scalar, Weights
 from fcco.methods.method import Method
 
 __all__ = ["SOX", "momentum", "moving_average"]

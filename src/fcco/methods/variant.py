@@ -1,6 +1,6 @@
 """The ablation of the paper: STORM on the whole vector u, unbiased by m/B1 (l.775)."""
 
-from fcco.coefficients import Scalar, Weights
+from fcco.methods.coefficients import Scalar, Weights
 from fcco.methods.method import Method
 from fcco.methods.msvrm_v2 import storm
 from fcco.methods.msvrm_v3 import anchored_storm

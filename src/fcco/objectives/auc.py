@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import LabelBatch, TaskBatch
-from fcco.objective import Objective
+from fcco.problem.batches import LabelBatch, TaskBatch
+from fcco.problem.objective import Objective
 from fcco.objectives.moments import class_moments
 from fcco.objectives.scores import widened
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
-from fcco.probe import Probe
+from fcco.problem.probe import Probe
 
 __all__ = ["MultiTaskAUC", "MultiTaskGap"]
 

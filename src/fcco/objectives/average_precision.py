@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import AnchorBatch
-from fcco.objective import Objective
+from fcco.problem.batches import AnchorBatch
+from fcco.problem.objective import Objective
 from fcco.objectives.domains import Column, check_positive, project_ratio
 from fcco.objectives.scores import differences, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
-from fcco.probe import Probe
+from fcco.problem.probe import Probe
 
 __all__ = ["AveragePrecision"]
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from fcco.batch import ViewBatch
+from fcco.problem.batches import ViewBatch
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import mean_of_exponentials, widened
-from fcco.probe import Probe
-from fcco.scaled import ScaledObjective
+from fcco.problem.probe import Probe
+from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["GlobalContrastive"]
 

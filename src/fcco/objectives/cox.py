@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import AnchorBatch
+from fcco.problem.batches import AnchorBatch
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import differences, mean_of_exponentials
-from fcco.probe import Probe
-from fcco.scaled import ScaledObjective
+from fcco.problem.probe import Probe
+from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["Cox"]
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fcco.batch import GroupBatch
+from fcco.problem.batches import GroupBatch
 from fcco.objectives.domains import Column, check_positive
 from fcco.objectives.scores import grouped_exponentials, scores_of, widened
-from fcco.probe import Probe
-from fcco.scaled import ScaledObjective
+from fcco.problem.probe import Probe
+from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["AttentionPooling", "SoftmaxPooling"]
 

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import AnchorBatch
-from fcco.objective import Objective
+from fcco.problem.batches import AnchorBatch
+from fcco.problem.objective import Objective
 from fcco.objectives.domains import Column, check_positive
 from fcco.objectives.scores import differences, mean_of_exponentials, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
-from fcco.probe import Probe
-from fcco.scaled import ScaledObjective
+from fcco.problem.probe import Probe
+from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["NDCG", "ListNet"]
 

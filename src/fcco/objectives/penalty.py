@@ -5,10 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
-from fcco.batch import GroupBatch
-from fcco.objective import Objective
+from fcco.problem.batches import GroupBatch
+from fcco.problem.objective import Objective
 from fcco.objectives.domains import check_positive
-from fcco.probe import Probe
+from fcco.problem.probe import Probe
 
 __all__ = ["ConstraintPenalty"]
 

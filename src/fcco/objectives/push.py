@@ -4,12 +4,12 @@ from typing import Any
 
 from torch import Tensor
 
-from fcco.batch import AnchorBatch
-from fcco.objective import Objective
+from fcco.problem.batches import AnchorBatch
+from fcco.problem.objective import Objective
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import differences, weighed
 from fcco.objectives.surrogates import Logistic, Surrogate
-from fcco.probe import Probe
+from fcco.problem.probe import Probe
 
 __all__ = ["PNormPush"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.batch import AnchorBatch, GroupBatch
+from fcco.problem.batches import AnchorBatch, GroupBatch
 
 __all__ = [
     "differences",

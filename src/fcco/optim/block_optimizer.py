@@ -9,7 +9,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from fcco.distributed import Ranks
 from fcco.methods import Method
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.optim.hyper import check_initial
 from fcco.optim.memory import (
     SHARED,
@@ -22,12 +22,12 @@ from fcco.optim.memory import (
 )
 from fcco.optim.progress import Progress
 from fcco.optim.travel import pack_table, unpack_table
-from fcco.point import Point
-from fcco.queries import Queries
-from fcco.rows import rows_of
-from fcco.sharded import local
-from fcco.storage import Place, zeros_at
-from fcco.table import BlockTable
+from fcco.methods.point import Point
+from fcco.kernel.queries import Queries
+from fcco.kernel.rows import rows_of
+from fcco.distributed.sharded import local
+from fcco.kernel.storage import Place, zeros_at
+from fcco.kernel.table import BlockTable
 from fcco.updates import Update
 
 __all__ = ["BlockOptimizer"]

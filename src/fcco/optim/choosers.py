@@ -6,13 +6,13 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from fcco import methods
-from fcco.coefficients import Gamma
+from fcco.methods.coefficients import Gamma
 from fcco.distributed import Ranks
 from fcco.methods import Method
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.optim.compositional import CompositionalOptimizer
-from fcco.safeguard import ChangeBound
-from fcco.storage import Place
+from fcco.kernel.safeguard import ChangeBound
+from fcco.kernel.storage import Place
 from fcco.updates import Update
 
 __all__ = ["BSGD", "MSVRM", "SOAP", "SOX", "FreshPair", "Variant"]

@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from fcco.coefficients import Coefficients, Gamma
+from fcco.methods.coefficients import Coefficients, Gamma
 from fcco.distributed import Ranks
 from fcco.methods import Method
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.optim.agreement import together
 from fcco.optim.block_optimizer import BlockOptimizer
 from fcco.optim.estimation import Estimation, Proposal
 from fcco.optim.exact import ExactPass
 from fcco.optim.hyper import check_problem, read_coefficients
 from fcco.optim.observation import Observation
-from fcco.oracle import Oracle, as_closures
-from fcco.point import Point
-from fcco.probe import Closures
-from fcco.rows import rows_of
-from fcco.safeguard import ChangeBound
-from fcco.sharded import local, written
-from fcco.storage import Place
+from fcco.kernel.oracle import Oracle, as_closures
+from fcco.methods.point import Point
+from fcco.problem.probe import Closures
+from fcco.kernel.rows import rows_of
+from fcco.kernel.safeguard import ChangeBound
+from fcco.distributed.sharded import local, written
+from fcco.kernel.storage import Place
 from fcco.updates import Plain, Update
 
 __all__ = ["CompositionalOptimizer"]

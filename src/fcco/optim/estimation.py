@@ -7,17 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.checks import check_distinct, check_rows, check_z
-from fcco.coefficients import Coefficients, Weights, gamma_age, gamma_storm, gamma_theory
+from fcco.kernel.checks import check_distinct, check_rows, check_z
+from fcco.methods.coefficients import Coefficients, Weights, gamma_age, gamma_storm, gamma_theory
 from fcco.distributed import Ranks
 from fcco.methods import SlopeAt
 from fcco.optim.agreement import agree
 from fcco.optim.observation import Observation, Seen
-from fcco.oracle import Oracle
-from fcco.point import Point
-from fcco.probe import Closure
-from fcco.safeguard import ChangeBound
-from fcco.sharded import global_norm, is_sharded, like, local
+from fcco.kernel.oracle import Oracle
+from fcco.methods.point import Point
+from fcco.problem.probe import Closure
+from fcco.kernel.safeguard import ChangeBound
+from fcco.distributed.sharded import global_norm, is_sharded, like, local
 
 __all__ = ["Estimation", "Proposal"]
 

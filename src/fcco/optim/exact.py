@@ -7,15 +7,15 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from fcco.checks import check_distinct, check_ids, check_probe, check_rows, check_z
+from fcco.kernel.checks import check_distinct, check_ids, check_probe, check_rows, check_z
 from fcco.distributed import Ranks, Share
-from fcco.faults import Faults
-from fcco.objective import Objective
+from fcco.kernel.faults import Faults
+from fcco.problem.objective import Objective
 from fcco.optim.agreement import together
-from fcco.oracle import Oracle, Pull
-from fcco.point import Point
-from fcco.probe import Closure, Probe
-from fcco.rows import Rows
+from fcco.kernel.oracle import Oracle, Pull
+from fcco.methods.point import Point
+from fcco.problem.probe import Closure, Probe
+from fcco.kernel.rows import Rows
 
 __all__ = ["Exact", "ExactPass"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from fcco.coefficients import Coefficients
+from fcco.methods.coefficients import Coefficients
 from fcco.methods import Method
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 
 __all__ = ["check_initial", "check_problem", "read_coefficients"]
 

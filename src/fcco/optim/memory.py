@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.coefficients import Gamma
+from fcco.methods.coefficients import Gamma
 from fcco.distributed import Share
 from fcco.methods import Method
-from fcco.objective import Objective
-from fcco.point import Point
-from fcco.rows import rows_of
-from fcco.sharded import cut, local
-from fcco.storage import Zeros
-from fcco.table import RESIZED, BlockTable
+from fcco.problem.objective import Objective
+from fcco.methods.point import Point
+from fcco.kernel.rows import rows_of
+from fcco.distributed.sharded import cut, local
+from fcco.kernel.storage import Zeros
+from fcco.kernel.table import RESIZED, BlockTable
 from fcco.updates import Update
 
 __all__ = ["SHARED", "build_table", "copy_state", "follow", "fresh_state", "match_state", "wide"]

@@ -7,17 +7,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fcco.checks import check_ids, check_probe, check_rows, check_same
-from fcco.coefficients import Scalar
+from fcco.kernel.checks import check_ids, check_probe, check_rows, check_same
+from fcco.methods.coefficients import Scalar
 from fcco.distributed import Share
-from fcco.faults import Faults
+from fcco.kernel.faults import Faults
 from fcco.methods import Method, SlopeAt
-from fcco.objective import Objective
-from fcco.oracle import Pull
-from fcco.point import Point
-from fcco.probe import Probe
-from fcco.rows import rows_of
-from fcco.table import BlockTable
+from fcco.problem.objective import Objective
+from fcco.kernel.oracle import Pull
+from fcco.methods.point import Point
+from fcco.problem.probe import Probe
+from fcco.kernel.rows import rows_of
+from fcco.kernel.table import BlockTable
 
 __all__ = ["Observation", "Seen"]
 

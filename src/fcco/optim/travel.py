@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from fcco.distributed import Ranks
-from fcco.table import REPLICATED, RESIZED, BlockTable
+from fcco.kernel.table import REPLICATED, RESIZED, BlockTable
 
 __all__ = ["pack_table", "unpack_table"]
 

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.objective import Objective
-from fcco.probe import Probe
+from fcco.problem.objective import Objective
+from fcco.problem.probe import Probe
 
 __all__ = ["PolicyEvaluation"]
 

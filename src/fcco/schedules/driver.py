@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.optim import CompositionalOptimizer
 from fcco.schedules.recipe import Recipe
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from fcco.coefficients import Coefficients, Gamma
+from fcco.methods.coefficients import Coefficients, Gamma
 from fcco.schedules.recipe import Stage
 
 __all__ = ["alpha_in_range", "beta_in_range", "ceil_root", "check", "constant", "halvings"]

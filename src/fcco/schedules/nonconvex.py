@@ -3,7 +3,7 @@
 import math
 
 from fcco import methods
-from fcco.coefficients import Coefficients
+from fcco.methods.coefficients import Coefficients
 from fcco.schedules.formulas import alpha_in_range, beta_in_range, ceil_root, check, constant
 from fcco.schedules.recipe import Recipe, Stage
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update

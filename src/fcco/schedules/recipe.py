@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from fcco.coefficients import Coefficients
+from fcco.methods.coefficients import Coefficients
 from fcco.methods import Method
 from fcco.updates import Update
 

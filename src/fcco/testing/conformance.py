@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fcco.optim import CompositionalOptimizer
-from fcco.probe import Probe
+from fcco.problem.probe import Probe
 from fcco.testing.catalogue import Entry, flat
 from fcco.testing.job import Job, assert_same, assert_unchanged, capture
 from fcco.testing.toy import Draw, Toy, make_model

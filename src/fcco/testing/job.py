@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from fcco.optim import CompositionalOptimizer
-from fcco.probe import Probe
-from fcco.sharded import local
+from fcco.problem.probe import Probe
+from fcco.distributed.sharded import local
 from fcco.testing.catalogue import Entry, flat
 from fcco.testing.toy import Draw, Toy, make_model
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fcco.objective import Objective
-from fcco.probe import Probe
+from fcco.problem.objective import Objective
+from fcco.problem.probe import Probe
 
 __all__ = ["Draw", "Toy", "make_model"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.sharded import local
+from fcco.distributed.sharded import local
 from fcco.updates.update import Update, clip_scale
 
 __all__ = ["AMSGrad", "Adam"]

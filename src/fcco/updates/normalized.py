@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.sharded import global_norm, local
+from fcco.distributed.sharded import global_norm, local
 from fcco.updates.update import Update
 
 __all__ = ["Normalized"]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.sharded import global_norm
+from fcco.distributed.sharded import global_norm
 
 __all__ = ["Update", "clip_scale"]
 
@@ -26,7 +26,7 @@ class Update(ABC):
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
         """d_t for every parameter. ``zs`` is only read; ``states`` are advanced in place.
 
-        Of a sharded parameter (``fcco.sharded``) the local part is enough.
+        Of a sharded parameter (``fcco.distributed.sharded``) the local part is enough.
         """
 
 

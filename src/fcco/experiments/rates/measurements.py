@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.coefficients import gamma_storm, gamma_theory
+from fcco.methods.coefficients import gamma_storm, gamma_theory
 from fcco.experiments.rates.sweep import Sweep
 from fcco.methods.msvrm_v1 import msvr
-from fcco.point import Point
+from fcco.methods.point import Point
 from fcco.problems import PhaseNoise
-from fcco.recursion import advance
+from fcco.kernel.recursion import advance
 from fcco.schedules import RECIPES
 
 __all__ = [

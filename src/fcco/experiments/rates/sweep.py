@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fcco.coefficients import Coefficients, Scalar, Weights, gamma_age, gamma_storm, gamma_theory
+from fcco.methods.coefficients import Coefficients, Scalar, Weights, gamma_age, gamma_storm, gamma_theory
 from fcco.methods import SlopeAt
-from fcco.point import Point
+from fcco.methods.point import Point
 from fcco.problems import PhaseNoise
-from fcco.recursion import advance
-from fcco.safeguard import ChangeBound
+from fcco.kernel.recursion import advance
+from fcco.kernel.safeguard import ChangeBound
 from fcco.schedules import Recipe, Stage
 from fcco.updates import Normalized, Plain
 from fcco.updates.adam import SecondMoment

@@ -13,7 +13,7 @@ from fcco.data import block_loader, exact_value
 from fcco.experiments.studies.case import Case
 from fcco.experiments.studies.workloads import WORKLOADS, Workload
 from fcco.optim import BSGD, MSVRM, SOX, CompositionalOptimizer
-from fcco.safeguard import ChangeBound
+from fcco.kernel.safeguard import ChangeBound
 from fcco.updates import Adam
 
 __all__ = ["CONTENDERS", "SIZES", "batch_cases", "run_batches"]

@@ -18,7 +18,7 @@ from fcco.experiments.studies.workloads import make_mlp
 from fcco.objectives import MultiTaskAUC
 from fcco.optim import MSVRM, SOX, CompositionalOptimizer
 from fcco.problems import PhaseNoise
-from fcco.safeguard import ChangeBound
+from fcco.kernel.safeguard import ChangeBound
 from fcco.schedules import Recipe
 from fcco.schedules.formulas import constant
 from fcco.updates import Adam, Normalized, Plain

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from fcco.data import BlockData, block_loader
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.optim import SOX, CompositionalOptimizer
-from fcco.probe import Probe
+from fcco.problem.probe import Probe
 from fcco.updates import Adam
 
 __all__ = ["Outcome", "compositional", "fit", "held_out", "ordinary", "recommended"]

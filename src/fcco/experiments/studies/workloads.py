@@ -24,7 +24,7 @@ from fcco.data import (
     load_ranking,
     load_survival,
 )
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 
 __all__ = [
     "WORKLOADS",

@@ -12,8 +12,8 @@ from fcco.experiments.training.config import Config
 from fcco.experiments.training.learner import Learner
 from fcco.experiments.training.problem import Problem
 from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, Variant
-from fcco.queries import Queries
-from fcco.safeguard import ChangeBound
+from fcco.kernel.queries import Queries
+from fcco.kernel.safeguard import ChangeBound
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
 
 __all__ = ["Compositional", "build_optimizer"]

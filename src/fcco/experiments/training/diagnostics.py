@@ -7,11 +7,11 @@ from torch import nn
 
 from fcco.data import BlockData, exact_pass
 from fcco.distributed import Ranks
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.optim import CompositionalOptimizer
 from fcco.optim.exact import ExactPass
-from fcco.oracle import Oracle
-from fcco.rows import rows_of
+from fcco.kernel.oracle import Oracle
+from fcco.kernel.rows import rows_of
 
 __all__ = ["diagnose"]
 

@@ -32,7 +32,7 @@ from fcco.experiments.training.parallel import (
 )
 from fcco.experiments.training.problem import Problem, load_problem
 from fcco.metrics import macro_auroc, macro_average_precision
-from fcco.sharded import cut
+from fcco.distributed.sharded import cut
 
 __all__ = ["Progress", "Training"]
 

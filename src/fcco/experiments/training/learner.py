@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.queries import Queries
+from fcco.kernel.queries import Queries
 
 __all__ = ["Learner"]
 

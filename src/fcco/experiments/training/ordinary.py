@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from fcco.batch import TaskBatch
+from fcco.problem.batches import TaskBatch
 from fcco.data import BlockSampler, TaskData
 from fcco.distributed import Ranks
 from fcco.experiments.training.config import Config
 from fcco.experiments.training.learner import Learner
 from fcco.experiments.training.parallel import lay_out_state
 from fcco.experiments.training.problem import Problem
-from fcco.queries import Queries
+from fcco.kernel.queries import Queries
 
 __all__ = ["CrossEntropy", "MinMax", "one_vs_rest"]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fcco.distributed import Ranks
 from fcco.experiments.training.config import choose
 from fcco.experiments.training.crew import Crew, step_aside
-from fcco.sharded import cut, is_sharded
+from fcco.distributed.sharded import cut, is_sharded
 
 __all__ = [
     "PARALLEL",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fcco.data import AnchorData, BlockData, Classified, TaskData, load_classes
 from fcco.experiments.networks import build_network
 from fcco.experiments.training.config import Config
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 from fcco.objectives import AveragePrecision, MultiTaskAUC, MultiTaskGap
 
 __all__ = ["Problem", "load_problem", "proportional"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from fcco.coefficients import gamma_theory
+from fcco.methods.coefficients import gamma_theory
 from fcco.experiments.training import Config
 
 __all__ = ["HOLDOUT", "LRS", "WEIGHTS", "for_tuning", "grid", "refusal", "tuned_keys"]

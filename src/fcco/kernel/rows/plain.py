@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from fcco.coefficients import Scalar, Weights
-from fcco.objective import Objective
-from fcco.point import Point
-from fcco.recursion import advance
-from fcco.rows.row import Rows
-from fcco.slope import slope
+from fcco.methods.coefficients import Scalar, Weights
+from fcco.problem.objective import Objective
+from fcco.methods.point import Point
+from fcco.kernel.recursion import advance
+from fcco.kernel.rows.row import Rows
+from fcco.kernel.slope import slope
 
 __all__ = ["PlainRows"]
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from fcco.distributed import Share
-from fcco.faults import Faults
-from fcco.point import Point
-from fcco.probe import Probe
-from fcco.sharded import local
+from fcco.kernel.faults import Faults
+from fcco.methods.point import Point
+from fcco.problem.probe import Probe
+from fcco.distributed.sharded import local
 
 __all__ = ["check_distinct", "check_ids", "check_probe", "check_rows", "check_same", "check_z"]
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fcco.coefficients import Scalar, Weights
-from fcco.point import Point
-from fcco.recursion import advance
-from fcco.rows.row import Rows
-from fcco.scaled import ScaledObjective
-from fcco.slope import slope
+from fcco.methods.coefficients import Scalar, Weights
+from fcco.methods.point import Point
+from fcco.kernel.recursion import advance
+from fcco.kernel.rows.row import Rows
+from fcco.problem.scaled import ScaledObjective
+from fcco.kernel.slope import slope
 
 __all__ = ["ScaledRows", "aligned"]
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from fcco.objective import Objective
+from fcco.problem.objective import Objective
 
 __all__ = ["ScaledObjective"]
 

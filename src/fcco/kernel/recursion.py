@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fcco.coefficients import Scalar, Weights
-from fcco.point import Point
+from fcco.methods.coefficients import Scalar, Weights
+from fcco.methods.point import Point
 
 __all__ = ["advance"]
 

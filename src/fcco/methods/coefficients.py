@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fcco.point import Point
+from fcco.methods.point import Point
 
 __all__ = ["Coefficients", "Gamma", "Scalar", "Weights", "gamma_age", "gamma_storm", "gamma_theory"]
 

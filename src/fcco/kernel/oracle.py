@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from fcco.distributed import Reduction
-from fcco.probe import Closure, Closures, Probe
-from fcco.sharded import local, written
-from fcco.world import World
+from fcco.problem.probe import Closure, Closures, Probe
+from fcco.distributed.sharded import local, written
+from fcco.kernel.world import World
 
 __all__ = ["Oracle", "Pull", "Response", "as_closures"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fcco.probe import Probe
+from fcco.problem.probe import Probe
 
 __all__ = ["Objective"]
 

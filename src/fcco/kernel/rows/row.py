@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fcco.coefficients import Scalar, Weights
-from fcco.point import Point
-from fcco.probe import Probe
+from fcco.methods.coefficients import Scalar, Weights
+from fcco.methods.point import Point
+from fcco.problem.probe import Probe
 
 __all__ = ["Rows"]
 
@@ -50,7 +50,7 @@ class Rows(ABC):
         derivative: Tensor | None,
         anchor: Tensor | None,
     ) -> Tensor:
-        """``fcco.recursion.advance`` on rows.
+        """``fcco.kernel.recursion.advance`` on rows.
 
         Args:
             there: the rows seen at the further points.

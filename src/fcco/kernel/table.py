@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fcco.distributed import Share
-from fcco.point import Point
-from fcco.storage import Zeros, zeros_in_memory
+from fcco.methods.point import Point
+from fcco.kernel.storage import Zeros, zeros_in_memory
 
 __all__ = ["REPLICATED", "RESIZED", "BlockTable"]
 
@@ -40,7 +40,7 @@ class BlockTable:
         buffers: the tensors.
         share: which blocks they are of.
         scaled: the last column of a row is the log-scale of the first ``scaled`` ones; 0: there is
-            no log-scale (``fcco.rows``).
+            no log-scale (``fcco.kernel.rows``).
 
     Examples:
         >>> table = BlockTable.build(Share(5), 1, dtype=torch.float32)

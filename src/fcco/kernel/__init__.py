@@ -1,0 +1,1 @@
+"""How a step is computed: the recursion, rows and their table, the oracle, the step itself."""
