@@ -1,6 +1,12 @@
 """fcco: finite-sum coupled compositional optimization, min_w (1/m) sum_i f_i(g_i(w)), in torch."""
 
 from fcco import data, distributed, methods, metrics, objectives, problems, schedules, updates
+from fcco.kernel.queries import Queries
+from fcco.kernel.safeguard import ChangeBound
+from fcco.kernel.table import BlockTable
+from fcco.methods import Coefficients, Point, Weights
+from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, FreshPair, Variant
+from fcco.problem import Objective, Probe, ScaledObjective
 from fcco.problem.batches import (
     AnchorBatch,
     Batch,
@@ -10,15 +16,6 @@ from fcco.problem.batches import (
     TaskBatch,
     ViewBatch,
 )
-from fcco.methods.coefficients import Coefficients, Weights
-from fcco.problem.objective import Objective
-from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, FreshPair, Variant
-from fcco.methods.point import Point
-from fcco.problem.probe import Probe
-from fcco.kernel.queries import Queries
-from fcco.kernel.safeguard import ChangeBound
-from fcco.problem.scaled import ScaledObjective
-from fcco.kernel.table import BlockTable
 
 __version__ = "0.1.0"
 

@@ -350,11 +350,16 @@ def build(**changes):
     return cls(arguments.pop("params", model.parameters()), problem, **arguments)
 
 
-class NoSize(Toy):
-    num_blocks = None
+class LogMean(fcco.ScaledObjective):
+    """Its sizes are right unless they are given; ``...`` leaves one out."""
 
-    def __init__(self):
-        pass
+    def __init__(self, **sizes):
+        for name, size in ({"num_blocks": 6, "inner_dim": 2, "inner_size": 5} | sizes).items():
+            if size is not ...:
+                setattr(self, name, size)
+
+    def scaled_outer(self, u, log_scale, blocks):
+        return u[:, 0].log() + log_scale
 
 
 @pytest.mark.parametrize(
@@ -368,13 +373,50 @@ class NoSize(Toy):
         ({"initial": torch.zeros(6, 1, dtype=torch.int64)}, "floating"),
         ({"initial": torch.full((6, 1), NAN)}, "initial has non-finite"),
         ({"initial": INF}, "initial must be finite"),
-        ({"problem": NoSize()}, "num_blocks must be a positive int"),
         ({"params": [torch.zeros(3)]}, "no trainable parameter"),
     ],
 )
 def test_constructor_refuses(changes, message):
     with pytest.raises(ValueError, match=message):
         build(**changes)
+
+
+@pytest.mark.parametrize("name", ["num_blocks", "inner_dim", "inner_size"])
+@pytest.mark.parametrize("size", [..., None, 0, -1, 5.0, "5", True, torch.tensor(5)])
+def test_sizes_of_an_objective_are_positive_ints(name, size):
+    problem = LogMean(**{name: size})
+    with pytest.raises(ValueError, match=rf"objective\.{name} must be a positive int, got"):
+        build(problem=problem)
+
+
+@pytest.mark.parametrize("dim", [0, -1, 3, 1.0, True])
+def test_the_scaled_components_are_among_the_components(dim):
+    with pytest.raises(ValueError, match=r"objective\.scaled_dim must be None or an int in 1\.\.2"):
+        build(problem=LogMean(scaled_dim=dim))
+
+
+@pytest.mark.parametrize("dim", [None, 1, 2])
+def test_sizes_in_their_range_are_accepted(dim):
+    class Derived(LogMean):
+        """A size may be computed, and is then read as any other."""
+
+        @property
+        def inner_size(self):
+            return self.num_blocks - 5
+
+    opt = build(problem=Derived(inner_size=..., scaled_dim=dim))
+    assert opt.objective.inner_size == 1
+    assert opt.table.gather(torch.arange(6)).shape == (6, 3)  # two mantissas and their scale
+
+
+def test_a_plain_objective_needs_no_inner_size():
+    class Plain(fcco.Objective):
+        num_blocks, inner_dim = 2, 1
+
+        def outer(self, u, blocks):
+            return u.sum(1)
+
+    assert build(problem=Plain()).table.gather(torch.arange(2)).shape == (2, 1)
 
 
 def test_updates_and_safeguard_refuse():

@@ -1,6 +1,7 @@
 """Corners that a review found: each gave a wrong number, an overflow or a silent loss."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from torch import nn
 import fcco
 from fcco import data as D
 from fcco import objectives as O
+from fcco.problem import slope
 from fcco.objectives.moments import class_moments
-from fcco.kernel.slope import slope
 
 X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 LABELS = torch.rand(60, 3, generator=torch.Generator().manual_seed(1)) < 0.4
@@ -118,6 +119,8 @@ def test_a_temperature_below_its_bound_can_come_back():
 
 
 def test_nca_survives_samples_of_the_point_itself():
+    """A point that met nobody else has a row of zeros: 0/0 in f, and no exponent to scale by."""
+    torch.manual_seed(0)
     data, objective = (
         D.AnchorData.neighbours(X[:4], torch.tensor([0, 0, 1, 1])),
         O.NCA(4, logarithm=True),
@@ -125,8 +128,17 @@ def test_nca_survives_samples_of_the_point_itself():
     model = nn.Linear(3, 2).double()
     opt = fcco.SOX(model.parameters(), objective, lr=0.01, alpha=0.5, beta=0.5)
     loader = D.block_loader(data, objective, blocks_per_step=2, samples_per_block=1, num_steps=200)
+    before, alone = D.exact_value(model, data, objective), 0
     for batch in loader:
-        opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+        [partner] = batch.inputs[batch.partners]  # of both blocks
+        met_itself = (batch.inputs[batch.anchors] == partner).all(1)
+        probe = objective.inner(model, batch)
+        assert torch.equal((probe.values == 0).all(1), met_itself)
+        value = opt.step(lambda: objective.inner(model, batch))  # noqa: B023
+        assert 0 <= value <= -math.log(objective.eps) + 1e-9
+        alone += int(met_itself.sum())
+    assert alone > 50
+    assert D.exact_value(model, data, objective) < before - 0.3
 
 
 def test_paired_halves_have_the_same_mean_also_without_replacement():

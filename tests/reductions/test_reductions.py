@@ -351,7 +351,7 @@ def test_a_restart_forgets_the_previous_point_and_keeps_u_and_z(name):
             slopes = problem.slope(opt.table.gather(draw.blocks, fcco.Point.SNAPSHOT), draw.blocks)
         sample = sample - gradient(problem, twin, draw, slopes.detach()) + anchor
         if u is not None:
-            now = now - then + opt.table.anchor(draw.blocks)
+            now = now - then + opt.table.recall(draw.blocks).anchor
     opt.step(lambda: problem.inner(model, draw))
     z_new = flat(opt.state[p]["z"] for p in model.parameters())
     assert_close(z_new, (1 - alpha) * z + alpha * sample)

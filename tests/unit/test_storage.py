@@ -61,11 +61,18 @@ def test_places_that_are_none(tmp_path):
         model = make_model("linear", 1)
         return fcco.SOX(model.parameters(), Toy(4, 1), lr=0.1, alpha=0.5, beta=0.5, table_on=place)
 
-    with pytest.raises(ValueError, match=r"table_on: .*nowhere is not a directory"):
-        build(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"table_on must be a device or a pathlib.Path"):
-        build(os.fspath(tmp_path))
+    for nowhere in (tmp_path / "nowhere", os.fspath(tmp_path / "nowhere"), 3.5):
+        with pytest.raises(ValueError, match=r"table_on must be a device or a directory, and .* is"):
+            build(nowhere)
     assert build("cpu").table.device == torch.device("cpu")
+
+
+def test_a_directory_may_be_given_as_a_string(tmp_path):
+    model = make_model("linear", 1)
+    table = fcco.SOX(model, Toy(4, 1), lr=0.1, table_on=os.fspath(tmp_path)).table
+    maps = Path("/proc/self/maps").read_text()
+    assert f"{tmp_path}/fcco-table-" in maps, "the rows lie in a file there"
+    assert table.read(torch.arange(4)).tolist() == [[0.0]] * 4
 
 
 def test_rows_may_lie_on_another_device_than_the_blocks():

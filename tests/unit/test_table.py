@@ -90,7 +90,7 @@ def test_moves_with_its_parameters_between_devices(cls):
     problem, model = Toy(), make_model("network", 1)
     opt = cls(model.parameters(), problem, version=2, lr=0.1, alpha=0.5, beta=0.5)
     table = opt.table
-    table.to(torch.device("meta"))
+    table.follow(torch.device("meta"))
     assert opt.table.device.type == "meta"
     on_host = {name for name, t in table.buffers.items() if t.device.type == "cpu"}
     assert on_host == ({"clock"} if cls is Variant else set())

@@ -97,12 +97,12 @@ def exact_value(
         0.5
     """
     _check(dataset, objective, chunk_size)
-    buffers = [b for part in _modules(model) for b in part.buffers()]
-    before = World.capture([p for part in _modules(model) for p in part.parameters()], buffers)
+    modules = torch.nn.ModuleList(_modules(model))
+    before = World.capture(modules.parameters(), modules)
     try:
         return _value(*dataset.through(model, chunk_size, device), objective, chunk_size)
     finally:
-        before.restore(buffers)
+        before.restore()
 
 
 def _modules(model: Any) -> list[torch.nn.Module]:

@@ -1,6 +1,7 @@
 """The processes a problem is spread over, and the few words they exchange."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -10,6 +11,8 @@ from fcco.distributed.reduction import Reduction
 from fcco.distributed.share import Share
 
 __all__ = ["Ranks"]
+
+T = TypeVar("T")
 
 
 class Ranks:
@@ -63,6 +66,24 @@ class Ranks:
         if self.size == 1:
             return here
         return bool(self.sum(torch.tensor(int(here), device=device)))
+
+    def together(self, device: torch.device, call: Callable[[], T]) -> T:
+        """What ``call`` returns; if it raises on one rank, all raise.
+
+        Args:
+            device: of the word the ranks exchange.
+            call: exchanges nothing itself.
+        """
+        if self.size == 1:
+            return call()
+        error: Exception | None = None
+        try:
+            result = call()
+        except Exception as raised:
+            error = raised
+        if self.any(error is not None, device):
+            raise error or RuntimeError("another rank found a fault, and says which")
+        return result
 
     def gather(self, part: Tensor) -> list[Tensor]:
         """The same-sized tensors of all ranks, in their order."""

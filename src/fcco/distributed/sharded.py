@@ -1,7 +1,7 @@
 """Parameters sharded over ranks (DTensors, as FSDP2 makes them): local parts and global norms."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["cut", "global_norm", "is_sharded", "like", "local", "written"]
+__all__ = ["cut", "global_norm", "is_sharded", "like", "likes", "local", "locals_of", "written"]
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -49,6 +49,20 @@ def local(tensor: Tensor) -> Tensor:
     return part
 
 
+def locals_of(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """``local`` of each.
+
+    Examples:
+        >>> locals_of([torch.zeros(1)])
+        [tensor([0.])]
+    """
+    parts = list(tensors)
+    for j, tensor in enumerate(parts):
+        if type(tensor) not in _PLAIN:
+            parts[j] = local(tensor)
+    return parts
+
+
 def like(part: Tensor, whole: Tensor) -> Tensor:
     """``part`` as this rank's part of a tensor laid out as ``whole`` is; undoes ``local``.
 
@@ -59,6 +73,20 @@ def like(part: Tensor, whole: Tensor) -> Tensor:
     if not is_sharded(whole):
         return part
     return _wrap(part, whole, whole.placements, whole.shape, whole.stride())  # type: ignore[attr-defined]
+
+
+def likes(parts: Sequence[Tensor], wholes: Sequence[Tensor]) -> list[Tensor]:
+    """``like`` of each; undoes ``locals_of``.
+
+    Examples:
+        >>> likes([torch.ones(1)], [torch.zeros(1)])
+        [tensor([1.])]
+    """
+    joined = list(parts)
+    for j, whole in enumerate(wholes):
+        if type(whole) not in _PLAIN:
+            joined[j] = like(parts[j], whole)
+    return joined
 
 
 def cut(whole: Tensor, like: Tensor) -> Tensor:
@@ -81,8 +109,9 @@ def written(params: Sequence[Tensor]) -> None:
 
     A DTensor does not notice, and a graph still alive would give wrong gradients in silence.
     """
-    if sharded := [p for p in params if is_sharded(p)]:
-        torch.autograd.graph.increment_version(sharded)
+    for p in params:
+        if type(p) not in _PLAIN and is_sharded(p):
+            torch.autograd.graph.increment_version(p)
 
 
 def global_norm(tensors: Sequence[Tensor]) -> Tensor:
@@ -94,7 +123,7 @@ def global_norm(tensors: Sequence[Tensor]) -> Tensor:
         >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
         tensor(5.)
     """
-    norms = torch._foreach_norm([local(tensor) for tensor in tensors])
+    norms = torch._foreach_norm(locals_of(tensors))
     layouts: dict[Any, list[int]] = {}
     for j, tensor in enumerate(tensors):
         if is_sharded(tensor):

@@ -1,27 +1,225 @@
-"""What is asked of a step's numbers; each fault names its blocks, and none costs a transfer."""
+"""Everything that may be wrong with a step, gathered so that one device-to-host read settles it."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from fcco.distributed import Share
-from fcco.kernel.faults import Faults
 from fcco.methods.point import Point
-from fcco.problem.probe import Probe
-from fcco.distributed.sharded import local
+from fcco.problem import Probe
 
-__all__ = ["check_distinct", "check_ids", "check_probe", "check_rows", "check_same", "check_z"]
+__all__ = ["Checks"]
 
 
-def check_ids(faults: Faults, blocks: Tensor, share: Share) -> Tensor:
-    """Every id lies in 0 .. m-1 and belongs to this rank.
+class Checks:
+    """Collects flags, and tensors that must be finite; reads them once and raises the first fault.
 
-    Returns the ids, forced into this rank's range until this is settled.
+    Args:
+        share: the blocks that may be probed here.
+        inner_dim: p.
+        device: of the parameters.
+
+    Examples:
+        >>> checks = Checks(Share(5), 1, torch.device("cpu"))
+        >>> checks.probe(Point.CURRENT, 0, Probe(torch.tensor([3, 7]), torch.zeros(2, 1)))
+        tensor([3, 4])
+        >>> checks.settle()
+        Traceback (most recent call last):
+        ValueError: block ids [7] lie outside 0..4
     """
 
-    def error(bad: Tensor) -> ValueError:
-        given = blocks[bad].tolist()
+    def __init__(self, share: Share, inner_dim: int, device: torch.device) -> None:
+        self.share = share
+        self.inner_dim = inner_dim
+        self.device = device
+        self._first: list[tuple[Point, Tensor, Tensor | int]] = []  # of every closure
+        self._flags: list[Tensor] = []
+        self._finite: list[Tensor] = []
+        self._errors: list[Callable[[], Exception | None]] = []
+
+    # What is asked for ---------------------------------------------------------------------------
+
+    def probe(self, point: Point, k: int, probe: Probe) -> Tensor:
+        """Closure k's probe at ``point``: shapes, ids, finite values, the same blocks everywhere.
+
+        Returns the ids, forced into range until they are settled: a bad id is never followed.
+        """
+        self._shapes(probe)
+        self.rows(probe.values, probe.blocks, f"Probe.values at the {point.value} point")
+        if probe.pair is not None:
+            self.rows(probe.pair, probe.blocks, f"Probe.pair at the {point.value} point")
+        if probe.log_scale is not None:
+            what = f"Probe.log_scale at the {point.value} point"
+            self.rows(probe.log_scale, probe.blocks, what)
+        if probe.loss is not None:
+            self._must_not_be(
+                ~probe.loss.detach().isfinite().view(1),
+                lambda _: FloatingPointError(f"non-finite Probe.loss at the {point.value} point"),
+            )
+        if isinstance(probe.samples, Tensor):
+            self._must_not_be(
+                probe.samples < 1,
+                lambda bad: ValueError(
+                    f"Probe.samples of blocks {probe.blocks[bad].tolist()} must be at least 1"
+                ),
+            )
+        ids = probe.blocks.clamp(self.share.start, self.share.stop - 1)
+        if k < len(self._first):
+            self._same_blocks(point, k, probe)
+        else:
+            self._first.append((point, probe.blocks, probe.samples))
+            self._must_not_be(ids != probe.blocks, lambda bad: self._foreign(probe.blocks[bad]))
+        return ids
+
+    def distinct(self, blocks: Tensor) -> None:
+        """No block is probed twice in a step (nor by two micro-batches)."""
+        ordered = blocks.sort().values
+        self._must_not_be(
+            ordered[1:] == ordered[:-1],
+            lambda bad: ValueError(f"blocks {ordered[bad].unique().tolist()} were probed twice"),
+        )
+
+    def rows(self, rows: Tensor, blocks: Tensor, what: str) -> None:
+        """Every row of a (k, ...) tensor is finite."""
+        rows = rows.detach()
+
+        def find() -> Exception | None:
+            bad = ~rows.isfinite().view(len(rows), -1).all(1)
+            if not bad.any():
+                return None
+            return FloatingPointError(f"non-finite {what} of blocks {blocks[bad].tolist()}")
+
+        self._finite.append(rows.flatten())
+        self._errors.append(find)
+
+    def z(self, zs: Sequence[Tensor]) -> None:
+        """z is finite in every parameter, as far as this rank holds it.
+
+        Norms are many times cheaper than a look at every entry; a norm that overflows is looked at.
+        """
+
+        def find() -> Exception | None:
+            bad = [j for j, z in enumerate(zs) if not z.isfinite().all()]
+            return (
+                FloatingPointError(f"non-finite z of trainable parameters {bad}") if bad else None
+            )
+
+        self._finite += [norm.view(1).to(self.device) for norm in torch._foreach_norm(zs)]
+        self._errors.append(find)
+
+    @property
+    def samples(self) -> Tensor | int:
+        """Inner samples behind one pass over all closures; a tensor if a probe gave one."""
+        total: Tensor | int = 0
+        for _, blocks, samples in self._first:
+            total += samples.sum() if isinstance(samples, Tensor) else samples * len(blocks)
+        return total
+
+    # The one read --------------------------------------------------------------------------------
+
+    def flag(self) -> Tensor:
+        """Whether there is a fault (or something to look at), still on the device."""
+        flags, total = self._gathered()
+        return flags.any() | (total - total != 0)
+
+    def settle(self, number: Tensor | int = 0) -> int:
+        """Read everything, and ``number`` with it, in one transfer; raise the first error."""
+        flags, total = self._gathered()
+        if isinstance(number, Tensor):  # all as integers, which keeps the number exact
+            read = torch.stack([flags.sum(), total - total != 0, number])
+            flagged, odd, number = read.tolist()
+        else:
+            flagged, summed = torch.stack([flags.sum(), total]).tolist()
+            odd = not math.isfinite(summed)
+        if flagged or odd:
+            for find in self._errors:
+                if (error := find()) is not None:
+                    raise error
+        return int(number)
+
+    def _gathered(self) -> tuple[Tensor, Tensor]:
+        """All flags, and the sum of all that must be finite, which it then is unless it overflows.
+
+        Chunks may differ in precision; cat promotes, and sums keep what is not finite.
+        """
+        none = torch.zeros(0, device=self.device)
+        return torch.cat([none, *self._flags]), torch.cat([none, *self._finite]).sum()
+
+    # How faults are noted and named --------------------------------------------------------------
+
+    def _shapes(self, probe: Probe) -> None:
+        """Types, shapes and devices: what the host knows without asking the device."""
+        ids, p = probe.blocks, self.inner_dim
+        count = len(ids) if isinstance(ids, Tensor) and ids.ndim == 1 else "B1"
+        self._shape("blocks", ids, (count,), torch.int64)
+        if count == 0:
+            raise ValueError("Probe.blocks is empty: a step probes at least one block")
+        self._shape("values", probe.values, (count, p))
+        if probe.pair is not None:
+            self._shape("pair", probe.pair, (count, p))
+        if probe.loss is not None:
+            self._shape("loss", probe.loss, ())
+        if probe.log_scale is not None:
+            self._shape("log_scale", probe.log_scale, (count,))
+            if probe.log_scale.requires_grad:
+                raise ValueError("Probe.log_scale must be detached: it is a choice of units")
+        samples = probe.samples
+        if isinstance(samples, Tensor):
+            self._shape("samples", samples, (count,), torch.int64)
+        elif isinstance(samples, bool) or not isinstance(samples, int):
+            raise ValueError(f"Probe.samples must be an int or a tensor, got {samples!r}")
+        elif samples < 1:
+            raise ValueError(f"Probe.samples must be at least 1, got {samples}")
+
+    def _shape(
+        self,
+        name: str,
+        tensor: object,
+        shape: tuple[int | str, ...],
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """``dtype`` None: any floating-point one."""
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"Probe.{name} must be a tensor, got {type(tensor).__name__}")
+        if tuple(tensor.shape) != shape:
+            wanted = "(" + ", ".join(map(str, shape)) + ")"
+            raise ValueError(f"Probe.{name} must have shape {wanted}, got {tuple(tensor.shape)}")
+        if dtype is None and not tensor.is_floating_point():
+            raise ValueError(f"Probe.{name} must be floating point, got {tensor.dtype}")
+        if dtype is not None and tensor.dtype != dtype:
+            raise ValueError(f"Probe.{name} must be {str(dtype)[6:]}, got {tensor.dtype}")
+        if tensor.device != self.device:
+            raise ValueError(
+                f"Probe.{name} is on {tensor.device}, the parameters are on {self.device}"
+            )
+
+    def _must_not_be(self, bad: Tensor, error: Callable[[Tensor], Exception]) -> None:
+        """Note a flag per row; ``error`` gets the indices of the bad rows."""
+        self._flags.append(bad)
+        self._errors.append(lambda: error(bad.nonzero().flatten()) if bad.any() else None)
+
+    def _same_blocks(self, point: Point, k: int, probe: Probe) -> None:
+        """A further point sees the blocks that the first one saw."""
+        first, blocks, _ = self._first[k]
+        reason = "a closure must be deterministic given the RNG state"
+        if probe.blocks.shape != blocks.shape:
+            raise ValueError(
+                f"the closure probed {len(blocks)} blocks at the {first.value} point but "
+                f"{len(probe.blocks)} at the {point.value} point: {reason}"
+            )
+        self._must_not_be(
+            probe.blocks != blocks,
+            lambda bad: ValueError(
+                f"the closure probed blocks {blocks[bad].tolist()} at the {first.value} point but "
+                f"{probe.blocks[bad].tolist()} at the {point.value} point: {reason}"
+            ),
+        )
+
+    def _foreign(self, blocks: Tensor) -> ValueError:
+        """Ids that do not exist, or belong to another rank."""
+        given, share = blocks.tolist(), self.share
         if outside := [i for i in given if not 0 <= i < share.total]:
             return ValueError(f"block ids {outside} lie outside 0..{share.total - 1}")
         owners = sorted({share.owner(i) for i in given})
@@ -29,94 +227,3 @@ def check_ids(faults: Faults, blocks: Tensor, share: Share) -> Tensor:
             f"blocks {given} belong to ranks {owners}; this is rank {share.rank}, whose blocks "
             f"are {share.start}..{share.stop - 1} (block_loader draws from these)"
         )
-
-    ids = blocks.clamp(share.start, share.stop - 1)
-    faults.add_rows(ids != blocks, error)
-    return ids
-
-
-def check_distinct(faults: Faults, blocks: Tensor) -> None:
-    """No block is probed twice in a step (also not by two micro-batches)."""
-    ordered = blocks.sort().values
-    faults.add_rows(
-        ordered[1:] == ordered[:-1],
-        lambda bad: ValueError(f"blocks {ordered[bad].unique().tolist()} were probed twice"),
-    )
-
-
-def check_same(faults: Faults, probe: Probe, blocks: Tensor, first: Point, point: Point) -> None:
-    """A further point sees the blocks that the first one saw."""
-    reason = "a closure must be deterministic given the RNG state"
-    if probe.blocks.shape != blocks.shape:
-        raise ValueError(
-            f"the closure probed {len(blocks)} blocks at the {first.value} point but "
-            f"{len(probe.blocks)} at the {point.value} point: {reason}"
-        )
-    faults.add_rows(
-        probe.blocks != blocks,
-        lambda bad: ValueError(
-            f"the closure probed blocks {blocks[bad].tolist()} at the {first.value} point but "
-            f"{probe.blocks[bad].tolist()} at the {point.value} point: {reason}"
-        ),
-    )
-
-
-def check_probe(faults: Faults, probe: Probe, point: Point) -> None:
-    """Values, pair and loss are finite, samples are positive."""
-    check_rows(faults, probe.values, probe.blocks, f"Probe.values at the {point.value} point")
-    if probe.pair is not None:
-        check_rows(faults, probe.pair, probe.blocks, f"Probe.pair at the {point.value} point")
-    if probe.log_scale is not None:
-        what = f"Probe.log_scale at the {point.value} point"
-        check_rows(faults, probe.log_scale.unsqueeze(1), probe.blocks, what)
-    if probe.loss is not None:
-        faults.add_finite(
-            probe.loss,
-            lambda _: FloatingPointError(f"non-finite Probe.loss at the {point.value} point"),
-        )
-    if isinstance(probe.samples, Tensor):
-        faults.add_rows(
-            probe.samples < 1,
-            lambda bad: ValueError(
-                f"Probe.samples of blocks {probe.blocks[bad].tolist()} must be at least 1"
-            ),
-        )
-
-
-def check_rows(faults: Faults, rows: Tensor, blocks: Tensor, what: str) -> None:
-    """Every row of a (k, p) tensor is finite."""
-    faults.add_finite(
-        rows,
-        lambda bad: FloatingPointError(f"non-finite {what} of blocks {blocks[bad].tolist()}"),
-    )
-
-
-def check_z(
-    faults: Faults,
-    zs: Sequence[Tensor],
-    keep: float = 1.0,
-    terms: Sequence[tuple[list[Tensor], float]] = (),
-) -> None:
-    """keep z + sum of weight term is finite in every parameter, as far as this rank holds it.
-
-    Nothing is computed but norms, many times cheaper than a look at every entry. While the norms of
-    the terms are finite, so are the sums: the square of every entry is finite, and numbers that
-    small cannot make a finite z overflow. Otherwise the sums are formed and looked at.
-
-    Args:
-        faults: where the check is noted.
-        zs: z of every parameter, finite if there are terms.
-        keep: its weight, at most 1.
-        terms: what is added; their weights are at most 1.
-    """
-    zs = [local(z) for z in zs]
-    norms = torch._foreach_norm([part for parts, _ in terms for part in parts] or zs)
-
-    def find() -> Exception | None:
-        sums = torch._foreach_mul(zs, keep)
-        for parts, weight in terms:
-            torch._foreach_add_(sums, parts, alpha=weight)
-        bad = [j for j, total in enumerate(sums) if not total.isfinite().all()]
-        return FloatingPointError(f"non-finite z of trainable parameters {bad}") if bad else None
-
-    faults.add_screen(torch.stack([norm.to(norms[0].device) for norm in norms]), find)

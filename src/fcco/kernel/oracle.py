@@ -1,21 +1,24 @@
 """The oracle: the only place that moves parameters, calls closures and back-propagates."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from types import TracebackType
+from typing import Protocol
 
 import torch
-from torch import Tensor
-from torch.autograd import forward_ad
+from torch import Tensor, nn
 
 from fcco.distributed import Reduction
-from fcco.problem.probe import Closure, Closures, Probe
-from fcco.distributed.sharded import local, written
+from fcco.distributed.sharded import locals_of, written
+from fcco.kernel.gradients import GradientSum
+from fcco.kernel.tangent import call_along
 from fcco.kernel.world import World
+from fcco.methods.point import Point
+from fcco.methods.weights import Weights
+from fcco.problem import Closure, Closures, Probe
 
-__all__ = ["Oracle", "Pull", "Response", "as_closures"]
+__all__ = ["Look", "Oracle", "Pull", "Visits", "as_closures"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,34 @@ class Pull:
     loss: float = 0.0
 
 
-Response = Callable[[int, Probe, Tensor | None], Pull | None]
-"""Sees micro-batch k's probe (and its directional derivative, if asked for) while the graph is
-alive, and says what to back-propagate."""
+Look = Callable[[Point, int, Probe, Tensor | None], Pull | None]
+"""Sees closure k's probe at a point (and its directional derivative, if asked for) while the graph
+is alive, and says what to back-propagate."""
+
+
+class Visits(Protocol):
+    """What a step asks of its oracle."""
+
+    def visit(
+        self, point: Point, look: Look, *, weight: float | None, tangent: bool, last: bool
+    ) -> None:
+        """Show the sample of this step at ``point``, and back-propagate ``weight`` times what
+        ``look`` says.
+
+        Args:
+            point: where.
+            look: given the probe of each closure in turn.
+            weight: in the sum of gradients; None: only the values are wanted.
+            tangent: also give ``look`` the derivative of the values along w_t - w_{t-1}.
+            last: whether this is the last visit with a gradient.
+        """
+
+    def gradient(self, row: Weights) -> list[Tensor]:
+        """The sum over visits of weight times gradient, for every parameter.
+
+        Args:
+            row: of which the weights came.
+        """
 
 
 def as_closures(closures: Closures) -> tuple[Closure, ...]:
@@ -38,51 +66,63 @@ def as_closures(closures: Closures) -> tuple[Closure, ...]:
         >>> len(as_closures([lambda: None, lambda: None]))
         2
     """
-    result = (closures,) if callable(closures) else tuple(closures or ())
+    if callable(closures):
+        return (closures,)
+    result = tuple(closures or ())
     if not result or not all(callable(closure) for closure in result):
         raise ValueError("a closure, or a non-empty sequence of closures, is needed")
     return result
 
 
 class Oracle(AbstractContextManager["Oracle"]):
-    """One visit to the objective, at several points, with one and the same sample.
+    """One look at the objective, at several points, with one and the same sample.
 
-    The evaluation where the model stands consumes the RNG and changes the buffers like any training
+    The visit where the model stands consumes the RNG and changes the buffers like any training
     step; every other one starts from the same RNG state and the same buffers (so dropout masks and
     BatchNorm behave alike at all points) and leaves no trace. If anything raises inside the
     ``with`` block, parameters, buffers and RNG are bit-identical to before and ``.grad`` is empty.
 
     Args:
         params: the parameters that move.
-        buffers: module buffers that a forward pass changes.
+        closures: the micro-batches.
+        buffers: module buffers that a forward pass changes, or the module.
         reduction: says when gradients are averaged over ranks.
-        rewind: leave no trace of the first evaluation either (exact passes).
+        gradients: where they add up.
+        places: the parameters of the further points.
+        factor: of all gradients (an uneven share of the blocks).
+        rewind: leave no trace of the visit where the model stands either (exact passes).
 
-    ``value_passes`` and ``gradient_passes`` count what was done, ``received`` says which
-    parameters got a gradient.
+    ``value_passes`` and ``gradient_passes`` count what was done.
     """
 
     def __init__(
         self,
         params: Sequence[Tensor],
-        buffers: Sequence[Tensor],
+        closures: Sequence[Closure],
+        buffers: Sequence[Tensor] | nn.Module,
         reduction: Reduction,
         *,
+        gradients: GradientSum,
+        places: Mapping[Point, Sequence[Tensor]] | None = None,
+        factor: float = 1.0,
         rewind: bool = False,
     ) -> None:
         self._params = params
+        self._closures = closures
         self._buffers = buffers
         self._reduction = reduction
+        self._gradients = gradients
+        self._places = places or {}
+        self._factor = factor
         self._rewind = rewind
         self.value_passes = 0
         self.gradient_passes = 0
-        self.received = [False] * len(params)
-        self._seen_here = False
 
     def __enter__(self) -> "Oracle":
-        self.clear_gradients()
+        self._gradients.clear()
         self._before = World.capture(self._params, self._buffers)
         self._after: World | None = None
+        self._been_here = False
         return self
 
     def __exit__(
@@ -92,194 +132,104 @@ class Oracle(AbstractContextManager["Oracle"]):
         trace: TracebackType | None,
     ) -> None:
         if kind is not None or self._rewind:
-            self._before.restore(self._buffers)
+            self._before.restore()
         elif self._after is not None:
-            self._after.restore(self._buffers)
+            self._after.restore()
         if kind is not None:
-            self.clear_gradients()
+            self._gradients.clear()
             self._reduction.forget()
         torch.clear_autocast_cache()  # it may hold casts of parameters at another point
 
-    def clear_gradients(self) -> None:
-        """Empty ``.grad``."""
-        for p in self._params:
-            p.grad = None
-
-    def evaluate(
+    def visit(
         self,
-        closures: Sequence[Closure],
-        respond: Response,
+        point: Point,
+        look: Look,
         *,
-        at: Sequence[Tensor] | None = None,
-        gradient: bool = True,
-        direction: Sequence[Tensor] | None = None,
-        into: list[Tensor] | None = None,
+        weight: float | None = 1.0,
+        tangent: bool = False,
         last: bool = True,
     ) -> None:
-        """Call every closure once at one point, and back-propagate what ``respond`` says.
-
-        Args:
-            closures: the micro-batches.
-            respond: given each probe in turn.
-            at: the parameters of the point; None: where the model stands.
-            gradient: whether a reverse pass is wanted; else no graph is built.
-            direction: also take the derivative of the values along it, by forward-mode AD.
-            into: add the gradients to these tensors; None: they accumulate in ``.grad``.
-            last: whether no further backward pass follows at another point; if they accumulate,
-                only the last one of all is averaged over ranks.
-        """
+        """See ``Visits``."""
         if self.value_passes:
-            if self._after is None and self._seen_here:
+            if self._after is None and self._been_here:
                 self._after = World.capture(self._params, self._buffers)
-            self._before.restore(self._buffers)
-        self._seen_here |= at is None
-        self.value_passes += 1 if direction is None else 2  # a tangent costs about a forward pass
-        self.gradient_passes += gradient
-        # Gradients of lower precision than the sum are added up there, not in ``.grad``.
-        narrow = into is not None and any(
-            p.dtype != total.dtype for p, total in zip(self._params, into, strict=True)
-        )
-        with ExitStack() as stack:
-            if at is not None:
-                stack.enter_context(_moved(self._params, at))
+            self._before.restore()
+        self._been_here |= point is Point.CURRENT
+        self.value_passes += 2 if tangent else 1  # a tangent costs about a forward pass
+        self.gradient_passes += weight is not None
+        gradients, reduction = self._gradients, self._reduction
+        with self._standing_at(point) if point in self._places else nullcontext():
             # A cast that an outer autocast cached belongs to another point.
             torch.clear_autocast_cache()
-            for k, closure in enumerate(closures):
-                end = k + 1 == len(closures) and (into is not None or last)
-                with self._reduction.around(last=narrow or end):
-                    if self._evaluate_one(k, closure, respond, gradient, direction):
-                        self._collect(into if narrow else None)
-            if into is not None:
-                self._collect(into)
+            for k, closure in enumerate(self._closures):
+                end = k + 1 == len(self._closures)
+                reduce = gradients.narrow or (end and (gradients.apart or last))
+                with reduction.around(last=reduce) if reduction.active else nullcontext():
+                    self._show(point, k, closure, look, weight, tangent)
+                    if weight is not None:
+                        gradients.collect(point, end=end)
 
-    def _evaluate_one(
+    def gradient(self, row: Weights) -> list[Tensor]:
+        """See ``Visits``."""
+        return self._gradients.total(row)
+
+    def forget(self) -> None:
+        """Begin the sum of gradients anew."""
+        self._gradients.clear()
+
+    @contextmanager
+    def _standing_at(self, point: Point) -> Iterator[None]:
+        """Stand at ``point``, then exactly where one stood before.
+
+        In place and never through ``.data``: a graph still alive across the move then raises
+        instead of giving wrong gradients.
+        """
+        parts = locals_of(self._params)
+        with torch.no_grad():
+            here = torch._foreach_clone(parts)
+            torch._foreach_copy_(parts, locals_of(self._places[point]))
+        written(self._params)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(parts, here)
+            written(self._params)
+
+    def _show(
         self,
+        point: Point,
         k: int,
         closure: Closure,
-        respond: Response,
-        gradient: bool,
-        direction: Sequence[Tensor] | None,
-    ) -> bool:
-        """Whether there was a backward pass."""
+        look: Look,
+        weight: float | None,
+        tangent: bool,
+    ) -> None:
+        """One closure at the point: forward, and backward at once."""
         derivative = None
-        with torch.set_grad_enabled(gradient):
-            if direction is None:
-                probe = _call(closure)
+        with torch.set_grad_enabled(weight is not None):
+            if tangent:
+                probe, derivative = call_along(
+                    closure, self._params, self._places[Point.PREVIOUS]
+                )
             else:
-                probe, derivative = self._call_along(closure, direction)
-        pull = respond(k, probe, derivative)
-        if pull is None or not gradient:
-            return False
+                probe = closure()
+        if not isinstance(probe, Probe):
+            raise TypeError(f"the closure must return a Probe, got {type(probe).__name__}")
+        pull = look(point, k, probe, derivative)
+        if pull is None or weight is None:
+            return
+        weight = self._factor if self._gradients.apart else weight * self._factor
         roots, seeds = [], []
         if probe.values.requires_grad:
             roots.append(probe.values)
-            seeds.append(pull.values.to(probe.values.dtype))
+            seeds.append((pull.values * weight).to(probe.values.dtype))
         if probe.loss is not None and probe.loss.requires_grad:
             roots.append(probe.loss)
-            seeds.append(torch.full_like(probe.loss, pull.loss))
+            seeds.append(torch.full_like(probe.loss, pull.loss * weight))
         if not roots:
             raise ValueError(
                 "neither Probe.values nor Probe.loss depends on a trainable parameter: was the "
                 "closure run under no_grad, or were the values detached?"
             )
         torch.autograd.backward(roots, seeds)
-        return True
-
-    def _collect(self, into: list[Tensor] | None) -> None:
-        """Note who received a gradient, and move it to ``into`` if that is given."""
-        places = set()
-        for j, p in enumerate(self._params):
-            grad = p.grad
-            if grad is None:
-                continue
-            if grad.is_sparse:
-                raise ValueError(
-                    f"trainable parameter {j} has a sparse gradient, which is not supported "
-                    "(nn.Embedding(sparse=True)?)"
-                )
-            self.received[j] = True
-            if into is not None:
-                local(into[j]).add_(local(grad))
-                p.grad = None
-            elif (place := local(grad).data_ptr()) in places:
-                # Autograd may hand one buffer to two parameters (of a + b, say), and would then
-                # accumulate the next point into it twice.
-                p.grad = grad.clone()
-            else:
-                places.add(place)
-
-    def _call_along(
-        self, closure: Closure, direction: Sequence[Tensor]
-    ) -> tuple[Probe, Tensor | None]:
-        """Call with a tangent on every parameter, given in place; it ends with the dual level.
-
-        The reverse pass comes after that: inside, it would carry tangents of gradients along.
-        """
-        with ExitStack() as stack:
-            if "torch._dynamo" in sys.modules:  # compiled graphs carry no tangents
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            stack.enter_context(forward_ad.dual_level())
-            with torch.no_grad():
-                for p, tangent in zip(self._params, direction, strict=True):
-                    p.copy_(forward_ad.make_dual(p.clone(), tangent.to(p.dtype)))
-            try:
-                probe, derivative = _unpack(_call(closure))
-            except NotImplementedError as missing:
-                raise NotImplementedError(
-                    "single_point=True needs forward-mode differentiation of the model, which one "
-                    "of its operations lacks; use single_point=False"
-                ) from missing
-        if derivative is None and isinstance(probe.values, Tensor) and probe.values.requires_grad:
-            raise ValueError(
-                "single_point=True found no derivative of Probe.values along the parameters: "
-                "something in the closure (a custom autograd Function, a reentrant checkpoint) "
-                "drops forward-mode tangents"
-            )
-        return probe, derivative
-
-
-@contextmanager
-def _moved(params: Sequence[Tensor], places: Sequence[Tensor]) -> Iterator[None]:
-    """Stand at ``places``, then exactly where one stood before.
-
-    In place and never through ``.data``: a graph still alive across the move then raises instead
-    of giving wrong gradients.
-    """
-    parts = [local(p) for p in params]
-    with torch.no_grad():
-        here = torch._foreach_clone(parts)
-        torch._foreach_copy_(parts, [local(place) for place in places])
-    written(params)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            torch._foreach_copy_(parts, here)
-        written(params)
-
-
-def _call(closure: Closure) -> Probe:
-    probe = closure()
-    if not isinstance(probe, Probe):
-        raise TypeError(f"the closure must return a Probe, got {type(probe).__name__}")
-    return probe
-
-
-def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
-    """Split dual values into the ordinary probe and the derivative of its values."""
-
-    def primal(dual: Tensor | None) -> Tensor | None:
-        return forward_ad.unpack_dual(dual).primal if isinstance(dual, Tensor) else dual
-
-    if not isinstance(probe.values, Tensor):
-        return probe, None  # for Probe.check to report
-    values = forward_ad.unpack_dual(probe.values)
-    tangent = values.tangent
-    plain = replace(
-        probe,
-        values=values.primal,
-        pair=primal(probe.pair),
-        loss=primal(probe.loss),
-        log_scale=primal(probe.log_scale),
-    )
-    return plain, None if tangent is None else tangent.detach().clone()

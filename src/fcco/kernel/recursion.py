@@ -1,24 +1,28 @@
 """The one linear recursion behind every estimator of the paper."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from fcco.methods.coefficients import Scalar, Weights
 from fcco.methods.point import Point
+from fcco.methods.weights import Scalar, Weights
 
 __all__ = ["advance"]
 
+T = TypeVar("T", Tensor, list[Tensor])
+"""One tensor (rows of u), or one for every parameter (z), whose weights are numbers."""
+
 
 def advance(
-    state: Tensor,
+    state: T,
     keep: Scalar,
     weights: Weights,
-    current: Tensor,
-    changes: Mapping[Point, Tensor],
-    anchor: Tensor | None = None,
-) -> Tensor:
+    current: T,
+    changes: Mapping[Point, T],
+    anchor: T | None = None,
+) -> T:
     """One step of an estimator: u of ``MSVR``, ``MSVR-SP``, ``MSVR_SVRG``; z of ``momentum``,
     ``eqn:z``, ``eqn:z+``.
 
@@ -40,15 +44,21 @@ def advance(
         >>> row = Weights(current=0.5, since_previous=0.5)
         >>> advance(u, 0.5, row, g, {Point.PREVIOUS: g - old})
         tensor([1.7500])
+        >>> advance([u], 0.5, row, [g], {Point.PREVIOUS: [g - old]})
+        [tensor([1.7500])]
     """
-    result = _plus(keep * state, weights.current, current)
+    result: T = list(torch._foreach_mul(state, keep)) if isinstance(state, list) else keep * state
+    result = _plus(result, weights.current, current)
     for point, change in changes.items():
         result = _plus(result, weights.since(point), change)
     return result if anchor is None else _plus(result, weights.anchor, anchor)
 
 
-def _plus(total: Tensor, weight: Scalar, term: Tensor) -> Tensor:
-    """total + weight term, in one operation."""
+def _plus(total: T, weight: Scalar, term: T) -> T:
+    """total + weight term, in one operation; ``total`` is ours to overwrite."""
+    if isinstance(total, list):
+        torch._foreach_add_(total, term, alpha=weight)
+        return total
     if isinstance(weight, Tensor):
         return torch.addcmul(total, weight, term)
     return torch.add(total, term, alpha=weight)

@@ -11,7 +11,8 @@ from torch import Tensor
 __all__ = ["Place", "Zeros", "zeros_at", "zeros_in_memory"]
 
 Place = torch.device | str | Path | None
-"""A device, or a directory for a memory-mapped file; None: with the parameters."""
+"""A device, or a directory for a memory-mapped file, as a string too (a device's name comes first);
+None: with the parameters."""
 
 Zeros = Callable[[tuple[int, ...], torch.dtype], Tensor]
 """Makes a zero tensor of a shape and dtype."""
@@ -32,16 +33,15 @@ def zeros_at(place: Place, default: torch.device) -> Zeros:
         >>> zeros((3, 1), torch.float32).tolist()
         [[0.0], [0.0], [0.0]]
     """
-    if isinstance(place, Path):
-        if not place.is_dir():
-            raise ValueError(f"table_on: {place} is not a directory")
-        return lambda shape, dtype: _mapped(place, shape, dtype)
     try:
-        device = default if place is None else torch.device(place)
-    except RuntimeError:
-        raise ValueError(
-            f"table_on must be a device or a pathlib.Path of a directory, got {place!r}"
-        ) from None
+        device = default if place is None else torch.device(place)  # type: ignore[arg-type]
+    except (RuntimeError, TypeError):  # not the name of a device
+        directory = Path(place) if isinstance(place, str | Path) else None
+        if directory is None or not directory.is_dir():
+            raise ValueError(
+                f"table_on must be a device or a directory, and {str(place)!r} is neither"
+            ) from None
+        return lambda shape, dtype: _mapped(directory, shape, dtype)
     return lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device)
 
 

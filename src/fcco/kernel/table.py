@@ -1,15 +1,17 @@
-"""The table u: one row of tracked inner values a block, with the generations slopes need."""
+"""The table u: one row of tracked inner values per block, with the generations slopes need."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcco.distributed import Share
-from fcco.methods.point import Point
+from fcco.kernel.rows.scaled import unscaled
 from fcco.kernel.storage import Zeros, zeros_in_memory
+from fcco.methods.point import Point
 
-__all__ = ["REPLICATED", "RESIZED", "BlockTable"]
+__all__ = ["REPLICATED", "RESIZED", "BlockTable", "Remembered"]
 
 _WIPED = -750.0
 """Stands for log(1 - beta) at beta = 1: exp of it is exactly zero, and sums of it stay finite."""
@@ -26,6 +28,19 @@ REPLICATED = ("clock",)
 
 _NONE = torch.iinfo(torch.int64).max
 """In the place of a block where there is none; sorted, it comes last."""
+
+
+class Remembered(NamedTuple):
+    """What a table has on the probed rows before a step."""
+
+    old: Tensor
+    """u_{t-1}, (k, width)."""
+    unvisited: Tensor
+    """Which rows have no value yet, (k, 1)."""
+    last_visit: Tensor | None
+    """The step of each row's last visit, (k, 1), if it is kept."""
+    anchor: Tensor | None
+    """Exact values at the last snapshot, (k, width), if they are kept."""
 
 
 class BlockTable:
@@ -142,10 +157,19 @@ class BlockTable:
                 f"{self.share.start}..{self.share.stop - 1}"
             )
         rows = self.gather(blocks)
-        if not self.scaled:
-            return rows
-        factor = rows[:, -1:].exp()
-        return torch.cat([rows[:, : self.scaled] * factor, rows[:, self.scaled : -1]], dim=1)
+        return unscaled(rows, self.scaled) if self.scaled else rows
+
+    def recall(self, blocks: Tensor) -> Remembered:
+        """What is known of ``blocks`` before the step; ids are not checked."""
+        here, buffers = blocks.device, self.buffers
+        places = self._places(blocks)
+        last, anchor = buffers.get("last_visit"), buffers.get("anchor")
+        return Remembered(
+            self._rows(places, Point.CURRENT).to(here),
+            buffers["visited"][places].to(here).logical_not_().unsqueeze(1),
+            None if last is None else last[places].to(here).unsqueeze(1),
+            None if anchor is None else anchor[places].to(here),
+        )
 
     def gather(self, blocks: Tensor, point: Point = Point.CURRENT) -> Tensor:
         """The rows whose slopes belong to ``point``; ids are not checked.
@@ -156,38 +180,22 @@ class BlockTable:
         places = self._places(blocks)
         if point is Point.SNAPSHOT:
             return self.buffers["snapshot"][places].to(blocks.device)
-        rows = self.buffers["rows"][places]
-        if "written" in self.buffers:
-            rows = self._shrunk(rows, self.buffers["written"][places], point)
-        if point is Point.PREVIOUS and "overlay_blocks" in self.buffers:
+        rows = self._rows(places, point)
+        overlay = self.buffers.get("overlay_blocks")
+        if point is Point.PREVIOUS and overlay is not None:
             # u_{t-2} differs from u_{t-1} only on the rows that the last step wrote.
-            overlay, wanted = self.buffers["overlay_blocks"], blocks.to(self.device)
+            wanted = blocks.to(rows.device)
             found = torch.searchsorted(overlay, wanted).clamp_(max=len(overlay) - 1)
             hit = (overlay[found] == wanted).unsqueeze(1)
             rows = torch.where(hit, self.buffers["overlay_rows"][found], rows)
         return rows.to(blocks.device)
 
-    def unvisited(self, blocks: Tensor) -> Tensor:
-        """Which of ``blocks`` have no value yet, shape (k, 1)."""
-        visited = self.buffers["visited"][self._places(blocks)].to(blocks.device)
-        return visited.logical_not_().unsqueeze(1)
-
-    def age(self, blocks: Tensor, step: int) -> Tensor:
-        """Steps since each row's last visit, shape (k, 1)."""
-        last = self.buffers["last_visit"][self._places(blocks)].to(blocks.device)
-        return step - last.unsqueeze(1)
-
-    def anchor(self, blocks: Tensor) -> Tensor | None:
-        """Exact inner values at the snapshot, if they are kept."""
-        if "anchor" not in self.buffers:
-            return None
-        return self.buffers["anchor"][self._places(blocks)].to(blocks.device)
-
     def write(self, blocks: Tensor, old: Tensor, new: Tensor, *, step: int, beta: float) -> None:
         """Replace u_{t-1} (``old``) by u_t (``new``) on the rows of ``blocks``."""
         places = self._places(blocks)
+        new, old = new.to(places.device), old.to(places.device)
         if "overlay_blocks" in self.buffers:
-            self.overlay(blocks.to(self.device), old.to(self.device))
+            self.overlay(blocks.to(places.device), old)
         if "written" in self.buffers:
             clock = self.buffers["clock"]
             clock[0] = clock[1]
@@ -195,7 +203,7 @@ class BlockTable:
             self.buffers["written"][places] = float(clock[1])
         if "last_visit" in self.buffers:
             self.buffers["last_visit"].index_fill_(0, places, step)
-        self.buffers["rows"].index_copy_(0, places, new.to(self.device))
+        self.buffers["rows"].index_copy_(0, places, new)
         self.buffers["visited"].index_fill_(0, places, True)
 
     def overlay(self, blocks: Tensor, rows: Tensor, *, most: int = 0) -> None:
@@ -203,13 +211,17 @@ class BlockTable:
 
         ``most`` is how many some rank may have, if they differ.
         """
-        count, room = len(blocks), _ROOM
-        while Share(room, 0, self.share.size).least < max(count, most):
-            room *= 2
-        mine = Share(room, self.share.rank, self.share.size).count
-        if len(self.buffers["overlay_blocks"]) != mine:
-            self.buffers["overlay_blocks"] = blocks.new_empty(mine)
-            self.buffers["overlay_rows"] = rows.new_zeros(mine, rows.shape[1])
+        count = max(len(blocks), most)
+        if count > len(self.buffers["overlay_blocks"]) or most:
+            # All ranks grow alike, for a checkpoint joins their overlays.
+            room = _ROOM
+            while Share(room, 0, self.share.size).least < count:
+                room *= 2
+            mine = Share(room, self.share.rank, self.share.size).count
+            if len(self.buffers["overlay_blocks"]) != mine:
+                self.buffers["overlay_blocks"] = blocks.new_empty(mine)
+                self.buffers["overlay_rows"] = rows.new_zeros(mine, rows.shape[1])
+        count = len(blocks)
         ordered, order = blocks.sort()
         self.buffers["overlay_blocks"][:count] = ordered
         self.buffers["overlay_blocks"][count:].fill_(_NONE)
@@ -243,16 +255,25 @@ class BlockTable:
         if "snapshot" in self.buffers:
             self.buffers["snapshot"].copy_(self.whole())
 
-    def to(self, device: torch.device) -> None:
-        """Move the rows (and all that belongs to them) to ``device``."""
+    def follow(self, device: torch.device) -> None:
+        """Move the rows (and all that belongs to them) to ``device``, if they lie elsewhere."""
+        if self.buffers["rows"].device == device:
+            return
         for name, tensor in self.buffers.items():
             if name not in REPLICATED:  # the clock is read by the host, and stays there
                 self.buffers[name] = tensor.to(device)
 
     def _places(self, blocks: Tensor) -> Tensor:
         """The rows of ``blocks`` here."""
-        places = blocks.to(self.device)
+        places = blocks.to(self.buffers["rows"].device)
         return places - self.share.start if self.share.start else places
+
+    def _rows(self, places: Tensor, point: Point) -> Tensor:
+        """The rows as they are now, or (previous) as they were one step ago but for its batch."""
+        rows = self.buffers["rows"][places]
+        if "written" in self.buffers:
+            rows = self._shrunk(rows, self.buffers["written"][places], point)
+        return rows
 
     def _shrunk(self, rows: Tensor, written: Tensor, point: Point) -> Tensor:
         now = float(self.buffers["clock"][1 if point is Point.CURRENT else 0])

@@ -1,14 +1,14 @@
 """What a forward pass changes besides its outputs: the RNG streams and module buffers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 __all__ = ["World"]
 
-_WITHOUT_RNG = {torch.device("cpu"), torch.device("meta")}
+_WITHOUT_RNG = {"cpu", "meta"}
 """Devices that have no RNG state of their own; that of the CPU is kept in any case."""
 
 
@@ -16,33 +16,45 @@ _WITHOUT_RNG = {torch.device("cpu"), torch.device("meta")}
 class World:
     """A copy of RNG states and buffers, to go back to.
 
+    Buffers are given as tensors, or as a module, whose buffers are then looked up by name whenever
+    they are copied or put back: a forward pass may replace them (``self.n = self.n + 1``).
+
     Examples:
         >>> here = World.capture([], [])
         >>> first = torch.rand(3)
-        >>> here.restore([])
+        >>> here.restore()
         >>> bool((torch.rand(3) == first).all())
         True
     """
 
+    source: Sequence[Tensor] | nn.Module
+    buffers: dict[str, Tensor]
     rng: Tensor
-    device_rng: tuple[tuple[torch.device, Tensor], ...]
-    buffers: Sequence[Tensor]
+    device_rng: dict[torch.device, Tensor]
 
     @classmethod
-    def capture(cls, params: Sequence[Tensor], buffers: Sequence[Tensor]) -> "World":
+    def capture(cls, params: Iterable[Tensor], source: Sequence[Tensor] | nn.Module) -> "World":
         """Copy the CPU's RNG state, that of every device a parameter lies on, and the buffers."""
-        devices = {p.device for p in params} - _WITHOUT_RNG
-        return cls(
-            torch.get_rng_state(),
-            tuple((d, getattr(torch, d.type).get_rng_state(d)) for d in devices),
-            torch._foreach_clone([buffer.detach() for buffer in buffers]) if buffers else [],
-        )
+        device_rng: dict[torch.device, Tensor] = {}
+        for p in params:
+            if p.device.type not in _WITHOUT_RNG and p.device not in device_rng:
+                device_rng[p.device] = getattr(torch, p.device.type).get_rng_state(p.device)
+        buffers = {}
+        for name, buffer in _named(source) if source else ():
+            buffers[name] = buffer.detach().clone()
+        return cls(source, buffers, torch.get_rng_state(), device_rng)
 
-    def restore(self, buffers: Sequence[Tensor]) -> None:
+    @torch.no_grad()
+    def restore(self) -> None:
         """Put everything back, bit for bit."""
         torch.set_rng_state(self.rng)
-        for device, state in self.device_rng:
+        for device, state in self.device_rng.items():
             getattr(torch, device.type).set_rng_state(state, device)
-        if self.buffers:
-            with torch.no_grad():
-                torch._foreach_copy_(list(buffers), list(self.buffers))
+        for name, buffer in _named(self.source) if self.buffers else ():
+            buffer.copy_(self.buffers[name])
+
+
+def _named(source: Sequence[Tensor] | nn.Module) -> Iterable[tuple[str, Tensor]]:
+    if isinstance(source, nn.Module):
+        return source.named_buffers()
+    return [(str(k), buffer) for k, buffer in enumerate(source)]

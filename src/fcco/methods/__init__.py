@@ -1,29 +1,54 @@
-"""The methods of the paper, each two rows of weights."""
+"""The methods, each two rows of weights; ``REGISTRY`` has them all by name."""
 
+from fcco.methods.ablation import VARIANT_V1, VARIANT_V2, VARIANT_V3
+from fcco.methods.alexr import ALEXR, alexr
 from fcco.methods.bsgd import BSGD
+from fcco.methods.coefficients import (
+    Coefficients,
+    Gamma,
+    gamma_age,
+    gamma_storm,
+    gamma_theory,
+)
 from fcco.methods.fresh_pair import FRESH_PAIR_V1, FRESH_PAIR_V2, FRESH_PAIR_V3
+from fcco.methods.mars import MARS, mars
 from fcco.methods.method import Method, SlopeAt
-from fcco.methods.msvrm_v1 import MSVRM_V1
-from fcco.methods.msvrm_v2 import MSVRM_V2
-from fcco.methods.msvrm_v3 import MSVRM_V3
-from fcco.methods.single_point import SINGLE_POINT_V1, SINGLE_POINT_V2
-from fcco.methods.sox import SOX
-from fcco.methods.variant import VARIANT_V1, VARIANT_V2, VARIANT_V3
+from fcco.methods.msvrm import MSVRM_V1, MSVRM_V2, MSVRM_V3, SINGLE_POINT_V1, SINGLE_POINT_V2
+from fcco.methods.point import Point
+from fcco.methods.registry import REGISTRY, Entry
+from fcco.methods.sox import SOAP, SOX
+from fcco.methods.weights import Row, Scalar, Weights
 
 __all__ = [
+    "ALEXR",
     "BSGD",
     "FRESH_PAIR_V1",
     "FRESH_PAIR_V2",
     "FRESH_PAIR_V3",
+    "MARS",
     "MSVRM_V1",
     "MSVRM_V2",
     "MSVRM_V3",
+    "REGISTRY",
     "SINGLE_POINT_V1",
     "SINGLE_POINT_V2",
+    "SOAP",
     "SOX",
     "VARIANT_V1",
     "VARIANT_V2",
     "VARIANT_V3",
+    "Coefficients",
+    "Entry",
+    "Gamma",
     "Method",
+    "Point",
+    "Row",
+    "Scalar",
     "SlopeAt",
+    "Weights",
+    "alexr",
+    "gamma_age",
+    "gamma_storm",
+    "gamma_theory",
+    "mars",
 ]

@@ -1,27 +1,26 @@
-"""The scalars of a step, and the row of weights a method makes of them."""
+"""The coefficients of a step, and the correction gamma, which depends on the probed blocks."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcco.methods.point import Point
+from fcco.methods.weights import Scalar
 
-__all__ = ["Coefficients", "Gamma", "Scalar", "Weights", "gamma_age", "gamma_storm", "gamma_theory"]
-
-Scalar = float | Tensor
-"""A number, or a tensor that broadcasts over rows (gamma by age) or over runs (batched sweeps)."""
+__all__ = ["Coefficients", "Gamma", "gamma_age", "gamma_storm", "gamma_theory"]
 
 Gamma = float | str
 """The strength of the error correction: "theory", "storm", "age" or a number."""
+
+_COMMON = ("alpha", "beta", "gamma")
 
 
 @dataclass(frozen=True)
 class Coefficients:
     """The coefficients of one step: lr (eta), alpha, beta and gamma.
-
-    ``gamma`` is a name until the probed blocks are known, a number or a tensor afterwards.
 
     Examples:
         >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").alpha
@@ -31,62 +30,69 @@ class Coefficients:
     lr: float
     alpha: float
     beta: float
-    gamma: Scalar | str = 0.0
+    gamma: Gamma = 0.0
 
+    @classmethod
+    def of_groups(cls, groups: Sequence[Mapping[str, Any]]) -> "Coefficients":
+        """Those of the next step; only lr and weight_decay may differ between parameter groups."""
+        first = groups[0]
+        for number, group in enumerate(groups):
+            for name in _COMMON:
+                if group[name] != first[name]:
+                    raise ValueError(
+                        f"param group {number} has {name}={group[name]!r}, group 0 has "
+                        f"{first[name]!r}: alpha, beta and gamma are common to all groups"
+                    )
+            for name in ("lr", "weight_decay"):
+                if not (group[name] >= 0 and math.isfinite(group[name])):
+                    raise ValueError(f"{name} must be finite and >= 0, got {group[name]}")
+        alpha, beta, gamma = first["alpha"], first["beta"], first["gamma"]
+        if not 0 < alpha <= 1:
+            raise ValueError(f"alpha must lie in (0, 1], got {alpha}")
+        if not 0 < beta <= 1:
+            raise ValueError(f"beta must lie in (0, 1], got {beta}")
+        if isinstance(gamma, str):
+            if gamma not in ("theory", "storm", "age"):
+                raise ValueError(
+                    f'gamma must be "theory", "storm", "age" or a number, got {gamma!r}'
+                )
+        elif not (gamma >= 0 and math.isfinite(gamma)):
+            raise ValueError(f"gamma must be finite and >= 0, got {gamma}")
+        return cls(lr=first["lr"], alpha=alpha, beta=beta, gamma=gamma)
 
-@dataclass(frozen=True)
-class Weights:
-    """One row of a method: what the observed quantity x enters its recursion with.
+    @property
+    def corrects(self) -> bool:
+        """Whether gamma can differ from 0, whichever blocks are probed."""
+        return self.gamma != 0 and (self.beta < 1 or self.gamma not in ("storm", "age"))
 
-        current x(w_t) + since_previous [x(w_t) - x(w_{t-1})]
-                       + since_snapshot [x(w_t) - x(w_snapshot)] + anchor X(w_snapshot)
+    def gamma_of(
+        self,
+        age: Tensor | None,
+        num_blocks: int,
+        blocks_per_step: int,
+        dtype: torch.dtype = torch.float64,
+    ) -> Scalar:
+        """gamma as a number, or as one number per probed row.
 
-    x is a noisy quantity (an inner value, a gradient), X its exact counterpart. Written with
-    differences, a point that coincides with the current one simply drops out, and a correction
-    with gamma near m/B1 does not cancel in floating point. ``at`` gives the plain coefficient of
-    x at a point.
+        Args:
+            age: steps since each row's last visit, (k, 1); needed by gamma="age" only.
+            num_blocks: m.
+            blocks_per_step: B1.
+            dtype: of the rows.
 
-    Examples:
-        >>> storm = Weights(current=0.25, since_previous=0.75)
-        >>> storm.at(Point.CURRENT), storm.at(Point.PREVIOUS)
-        (1.0, -0.75)
-    """
-
-    current: Scalar = 0.0
-    since_previous: Scalar = 0.0
-    since_snapshot: Scalar = 0.0
-    anchor: Scalar = 0.0
-
-    def since(self, point: Point) -> Scalar:
-        """The weight of the change since ``point``."""
-        return self.since_previous if point is Point.PREVIOUS else self.since_snapshot
-
-    def at(self, point: Point) -> Scalar:
-        """The plain coefficient of x at ``point``."""
-        if point is Point.CURRENT:
-            return self.current + self.since_previous + self.since_snapshot
-        return -self.since(point)
-
-    def points(self) -> set[Point]:
-        """The points other than the current one that have a weight."""
-        others = (Point.PREVIOUS, Point.SNAPSHOT)
-        return {p for p in others if isinstance(self.since(p), Tensor) or self.since(p) != 0}
-
-    def without(self, point: Point) -> "Weights":
-        """The row when ``point`` coincides with the current one: its difference is zero."""
-        if point is Point.PREVIOUS:
-            return replace(self, since_previous=0.0)
-        return replace(self, since_snapshot=0.0)
-
-    def at_start(self) -> "Weights":
-        """The row of the first step, where z_0 = z_1 is asked for: only what is known counts."""
-        if isinstance(self.anchor, Tensor) or self.anchor != 0:
-            return Weights(anchor=1.0)
-        return Weights(current=1.0)
+        Examples:
+            >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").gamma_of(None, 10, 2)
+            0.75
+        """
+        if self.gamma == "age" and age is not None and self.beta < 1:
+            return gamma_age(self.alpha, self.beta, age).to(dtype)
+        if self.gamma == "theory":
+            return gamma_theory(self.beta, num_blocks, blocks_per_step)
+        return gamma_storm(self.beta) if isinstance(self.gamma, str) else self.gamma
 
 
 def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:
-    """Gamma(beta) = (m - B1) / (B1 (1 - beta)) + (1 - beta), Lemma ``lem:main1``.
+    """Gamma(beta) = (m - B1) / (B1 (1 - beta)) + (1 - beta), Lemma 2 (label ``lem:main1``).
 
     With B1 = m the first term is absent, so beta = 1 is allowed there and only there.
 

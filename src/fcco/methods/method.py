@@ -1,19 +1,13 @@
-"""What a method is: two rows of weights and where its slopes are taken."""
+"""What a method is: two rows of weights, what must be seen for them, and where slopes are taken."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
-from fcco.methods.coefficients import Scalar, Weights
 from fcco.methods.point import Point
+from fcco.methods.weights import Row
 
-__all__ = ["GradientRow", "InnerRow", "Method", "SlopeAt"]
-
-InnerRow = Callable[[Scalar, Scalar, float], Weights]
-"""(beta, gamma, m/B1) -> the weights of the recursion of u."""
-
-GradientRow = Callable[[Scalar], Weights]
-"""alpha -> the weights of the recursion of z."""
+__all__ = ["Method", "SlopeAt"]
 
 
 class SlopeAt(Enum):
@@ -25,9 +19,13 @@ class SlopeAt(Enum):
     """
 
     TABLE = "table"
-    """At the tracked u, one step old: independent of this step's sample."""
+    """At the tracked u of the step before the point: u_{t-1} at w_t, u_{t-2} at w_{t-1} and the
+    snapshot's u at the snapshot. Independent of this step's sample, as in the paper."""
     UPDATED = "updated"
-    """At the tracked u with this step's sample in it: not independent, but never stale."""
+    """At the tracked u as this step's sample updates it at the point: u_t at w_t. Not independent,
+    but never stale."""
+    COMMON = "common"
+    """At u_{t-1}, one slope for all points: G(w_t) - G(w_{t-1}) then holds the move of w alone."""
     VALUE = "value"
     """At the fresh value itself (BSGD): biased."""
     PAIR = "pair"
@@ -36,7 +34,7 @@ class SlopeAt(Enum):
 
 @dataclass(frozen=True)
 class Method:
-    """A method as data. The points it evaluates are read off its non-zero weights.
+    """A method as data.
 
     Args:
         name: what it is called on the command line and in messages.
@@ -48,31 +46,45 @@ class Method:
 
     Examples:
         >>> from fcco.methods import MSVRM_V2
-        >>> sorted(point.value for point in MSVRM_V2.reach())
+        >>> [point.value for point in MSVRM_V2.points]
         ['previous']
     """
 
     name: str
-    gradient: GradientRow
-    inner: InnerRow | None = None
+    gradient: Row
+    inner: Row | None = None
     slope_at: SlopeAt = SlopeAt.TABLE
     single_point: bool = False
     shrinks: bool = False
 
-    def reach(self) -> set[Point]:
-        """The points besides the current one whose parameters must be kept."""
-        inner = self.inner(0.5, 0.5, 1.0).points() if self.inner else set()
-        return inner | self.gradient(0.5).points()
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """The points besides w_t whose parameters must be kept."""
+        seen = self.gradient.points + (self.inner.points if self.inner else ())
+        return tuple(point for point in Point if point in seen)
 
-    def recalls(self, point: Point) -> bool:
-        """Whether slopes are read from the generation of the table that belongs to ``point``."""
-        return self.slope_at is SlopeAt.TABLE and point in self.gradient(0.5).points()
+    @cached_property
+    def generations(self) -> tuple[Point, ...]:
+        """The points besides w_t whose slopes are taken at an older generation of the table."""
+        return self.gradient.points if self.slope_at is SlopeAt.TABLE and self.inner else ()
+
+    @cached_property
+    def corrected(self) -> bool:
+        """Whether gamma plays a part."""
+        return self.inner is not None and self.inner.corrected
+
+    @cached_property
+    def anchored(self) -> bool:
+        """Whether exact passes are needed."""
+        return self.gradient.anchored
 
     def updated(self) -> "Method":
         """The same method with slopes at u_t instead of u_{t-1}: practice's order.
 
         Where a block is met once in hundreds of steps, u_{t-1} belongs to a model long gone; u_t
-        holds a share beta of today's.
+        holds a share beta of today's. The slope at w_{t-1} (version 2) is taken at the row as the
+        same sample would have updated it there, (1 - beta) u_{t-1} + beta g(w_{t-1}; xi), so that
+        G(w_t) - G(w_{t-1}) vanishes with the move of w and holds no jump of the table.
 
         Examples:
             >>> from fcco.methods import SOX
@@ -83,7 +95,14 @@ class Method:
             raise ValueError(f"{self.name} has no variant with updated slopes")
         return replace(self, name=f"{self.name}-updated", slope_at=SlopeAt.UPDATED)
 
-    @property
-    def anchored(self) -> bool:
-        """Whether exact passes are needed."""
-        return bool(self.gradient(0.5).anchor != 0)
+    def with_one_slope(self) -> "Method":
+        """The same method with the slope at u_{t-1} at w_t and at w_{t-1} alike (version 2).
+
+        Examples:
+            >>> from fcco.methods import MSVRM_V2
+            >>> MSVRM_V2.with_one_slope().name
+            'msvrm-v2-one-slope'
+        """
+        if self.generations != (Point.PREVIOUS,) or self.shrinks:
+            raise ValueError(f"{self.name} has no variant with one slope: version 2 has")
+        return replace(self, name=f"{self.name}-one-slope", slope_at=SlopeAt.COMMON)

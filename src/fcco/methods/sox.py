@@ -1,9 +1,11 @@
-"""SOX: moving averages for the inner values and for the gradient (equation ``SOXE``)."""
+"""SOX: moving averages for the inner values and for the gradient (label ``SOXE``)."""
 
-from fcco.methods.coefficients import Scalar, Weights
+from dataclasses import replace
+
 from fcco.methods.method import Method
+from fcco.methods.weights import Row, Scalar, Weights
 
-__all__ = ["SOX", "momentum", "moving_average"]
+__all__ = ["MOMENTUM", "MOVING_AVERAGE", "SOAP", "SOX", "momentum", "moving_average"]
 
 
 def moving_average(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
@@ -12,9 +14,15 @@ def moving_average(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
 
 
 def momentum(alpha: Scalar) -> Weights:
-    """z_t = (1 - alpha) z_{t-1} + alpha G(w_t), equation ``momentum``."""
+    """z_t = (1 - alpha) z_{t-1} + alpha G(w_t), label ``momentum``."""
     return Weights(current=alpha)
 
 
-SOX = Method("sox", gradient=momentum, inner=moving_average)
-"""The baseline of the paper; with alpha = 1 it is SOAP."""
+MOVING_AVERAGE = Row(moving_average)
+MOMENTUM = Row(momentum)
+
+SOX = Method("sox", inner=MOVING_AVERAGE, gradient=MOMENTUM)
+"""The baseline of the paper."""
+
+SOAP = replace(SOX, name="soap")
+"""SOX with alpha = 1."""

@@ -1,6 +1,15 @@
 """The optimizers."""
 
-from fcco.optim.choosers import BSGD, MSVRM, SOAP, SOX, FreshPair, Variant
-from fcco.optim.compositional import CompositionalOptimizer
+from fcco.optim.choosers import BSGD, MSVRM, SOAP, SOX, FreshPair, Variant, by_name
+from fcco.optim.optimizer import CompositionalOptimizer
 
-__all__ = ["BSGD", "MSVRM", "SOAP", "SOX", "CompositionalOptimizer", "FreshPair", "Variant"]
+__all__ = [
+    "BSGD",
+    "MSVRM",
+    "SOAP",
+    "SOX",
+    "CompositionalOptimizer",
+    "FreshPair",
+    "Variant",
+    "by_name",
+]

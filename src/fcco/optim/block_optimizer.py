@@ -4,33 +4,26 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from fcco.distributed import Ranks
-from fcco.methods import Method
-from fcco.problem.objective import Objective
-from fcco.optim.hyper import check_initial
-from fcco.optim.memory import (
-    SHARED,
-    build_table,
-    copy_state,
-    follow,
-    fresh_state,
-    match_state,
-    wide,
-)
-from fcco.optim.progress import Progress
-from fcco.optim.travel import pack_table, unpack_table
-from fcco.methods.point import Point
 from fcco.kernel.queries import Queries
 from fcco.kernel.rows import rows_of
-from fcco.distributed.sharded import local
 from fcco.kernel.storage import Place, zeros_at
 from fcco.kernel.table import BlockTable
+from fcco.methods import Method
+from fcco.optim.arguments import check_initial
+from fcco.optim.counters import Counters
+from fcco.optim.memory import build_table, copy_state, fresh_state, match_state, wide
+from fcco.optim.travel import pack_table, unpack_table
+from fcco.problem import Objective
 from fcco.updates import Update
 
-__all__ = ["BlockOptimizer"]
+__all__ = ["BlockOptimizer", "Params"]
+
+Params = ParamsT | nn.Module
+"""Parameters, parameter groups, or a module, which also brings its buffers."""
 
 
 class BlockOptimizer(Optimizer):
@@ -40,7 +33,7 @@ class BlockOptimizer(Optimizer):
     the whole optimizer: a further top-level key of ``state_dict`` would be dropped by
     ``torch.distributed.checkpoint``.
 
-    With several ranks each holds the rows of its own blocks, and all else of theirs is alike.
+    With several ranks each holds the rows of its own blocks, and everything else is alike.
     """
 
     parts = {
@@ -58,7 +51,7 @@ class BlockOptimizer(Optimizer):
 
     def __init__(
         self,
-        params: ParamsT,
+        params: Params,
         defaults: dict[str, Any],
         *,
         objective: Objective,
@@ -77,7 +70,11 @@ class BlockOptimizer(Optimizer):
         self._share = share = self.ranks.share(objective.num_blocks)
         if share.least == 0:
             raise ValueError(f"{share.total} blocks cannot be shared by {share.size} ranks")
-        self._buffers = list(buffers)
+        self._buffers: list[Tensor] | nn.Module = list(buffers)
+        if isinstance(params, nn.Module):
+            if self._buffers:
+                raise ValueError("a module brings its own buffers: leave out buffers=")
+            self._buffers, params = params, params.parameters()
         self._table_on = table_on
         super().__init__(params, defaults)
         self._host = self._trainable()[0]
@@ -87,74 +84,35 @@ class BlockOptimizer(Optimizer):
         if isinstance(initial, Tensor):
             self._dtype = initial.dtype
         host_state = self.state[self._host]
-        host_state["progress"] = Progress.start()
+        host_state["progress"] = Counters.start()
         if method.inner is not None:
             table = build_table(
-                objective,
+                rows_of(objective),
                 method,
                 share,
                 dtype=self._dtype,
                 zeros=zeros_at(table_on, self._host.device),
                 gamma=defaults["gamma"],
+                inner_dim=objective.inner_dim,
                 initial=initial,
             )
             host_state["table"] = table.buffers
+        self._view_state()
 
-    @property
-    def table(self) -> BlockTable | None:
+    def _view_state(self) -> None:
+        """What is derived from the parts and the state, once; the state's dictionaries stay."""
+        held = self.state[self._host]
+        self._rows = rows_of(self.objective)
+        self._counters = Counters(held["progress"])
+        self.table: BlockTable | None = None
         """u of this rank's blocks, or None for a method that has none."""
-        buffers = self.state[self._host].get("table")
-        if buffers is None:
-            return None
-        return BlockTable(buffers, self._share, scaled=rows_of(self.objective).scaled)
+        if "table" in held:
+            self.table = BlockTable(held["table"], self._share, scaled=self._rows.scaled)
 
     @property
     def queries(self) -> Queries:
         """Oracle queries so far, of all ranks, counted exactly."""
-        progress = self._progress
-        return Queries(progress.values, progress.gradients)
-
-    def _prepare(self) -> tuple[list[Tensor], list[dict[str, Any]]]:
-        """The trainable parameters and their states; ``.grad`` is discarded.
-
-        The state of a parameter that was frozen until now is new, and kept by ``_commit`` alone.
-        """
-        for p in self._all_params():
-            p.grad = None
-        params, states = self._trainable(), []
-        for p in params:
-            state = self.state.get(p, {})
-            if "z" not in state:
-                state = fresh_state(p, self.method, self.update) | state
-            elif state["z"].device != p.device:
-                follow(state, p.device)
-            states.append(state)
-        device = self._host.device
-        if any(buffer.device != device for buffer in self._buffers):
-            raise ValueError(
-                f"buffers are not on {device}, where the parameters are: a module that moves gets "
-                "new buffers, so build the optimizer after moving the model"
-            )
-        table = self.table
-        if table is not None and table.device != device and self._table_on is None:
-            table.to(device)
-        return params, states
-
-    def _commit(self, params: list[Tensor], states: list[dict[str, Any]], point: Point) -> None:
-        """Keep the states, and remember where every parameter stands now as ``point``."""
-        for p, state in zip(params, states, strict=True):
-            self.state[p] = state
-        there, here = [], []
-        for p in self._all_params():  # the frozen ones too: they may thaw
-            if p in self.state and point.value in self.state[p]:
-                there.append(local(self.state[p][point.value]))
-                here.append(local(p))
-        if there:
-            torch._foreach_copy_(there, here)
-        if not self._host.requires_grad:
-            # torch.distributed.checkpoint passes over the state of frozen parameters.
-            old, self._host = self.state[self._host], params[0]
-            self.state[self._host].update({name: old.pop(name) for name in SHARED if name in old})
+        return Queries(*self._counters.queries())
 
     def _trainable(self) -> list[Tensor]:
         params = [p for p in self._all_params() if p.requires_grad]
@@ -164,10 +122,6 @@ class BlockOptimizer(Optimizer):
 
     def _all_params(self) -> Iterator[Tensor]:
         return (p for group in self.param_groups for p in group["params"])
-
-    @property
-    def _progress(self) -> Progress:
-        return Progress(self.state[self._host]["progress"])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group; its z starts at zero and its previous point where it stands."""
@@ -219,3 +173,8 @@ class BlockOptimizer(Optimizer):
         # belong to the process.
         own = {name: part for name, part in self.__dict__.items() if name in self.parts}
         return super().__getstate__() | own
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_host" in state:  # unpickled; torch's load_state_dict calls it too
+            self._view_state()

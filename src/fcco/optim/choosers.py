@@ -1,21 +1,21 @@
-"""The optimizers by name: each chooses a method and forwards nothing it does not mean."""
+"""The optimizers by name: each chooses a method."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, Unpack
 
 from torch import Tensor
-from torch.optim.optimizer import ParamsT
 
 from fcco import methods
-from fcco.methods.coefficients import Gamma
 from fcco.distributed import Ranks
-from fcco.methods import Method
-from fcco.problem.objective import Objective
-from fcco.optim.compositional import CompositionalOptimizer
 from fcco.kernel.safeguard import ChangeBound
 from fcco.kernel.storage import Place
+from fcco.methods import REGISTRY, Gamma, Method
+from fcco.optim.block_optimizer import Params
+from fcco.optim.optimizer import CompositionalOptimizer
+from fcco.problem import Objective
 from fcco.updates import Update
 
-__all__ = ["BSGD", "MSVRM", "SOAP", "SOX", "FreshPair", "Variant"]
+__all__ = ["BSGD", "MSVRM", "SOAP", "SOX", "FreshPair", "Variant", "by_name"]
 
 _MSVRM = {1: methods.MSVRM_V1, 2: methods.MSVRM_V2, 3: methods.MSVRM_V3}
 _SINGLE_POINT = {1: methods.SINGLE_POINT_V1, 2: methods.SINGLE_POINT_V2}
@@ -23,8 +23,35 @@ _FRESH_PAIR = {1: methods.FRESH_PAIR_V1, 2: methods.FRESH_PAIR_V2, 3: methods.FR
 _VARIANT = {1: methods.VARIANT_V1, 2: methods.VARIANT_V2, 3: methods.VARIANT_V3}
 
 
+class Common(TypedDict, total=False):
+    """Arguments of every optimizer; ``CompositionalOptimizer`` says what they mean."""
+
+    update: Update | None
+    buffers: Iterable[Tensor]
+    weight_decay: float
+    ranks: Ranks | None
+
+
+class WithTable(Common, total=False):
+    """Those of a method that tracks u."""
+
+    initial: Tensor | float | None
+    table_on: Place
+
+
+class Corrected(Common, total=False):
+    """Those of a method that looks at several points."""
+
+    snapshot_every: int | None
+    safeguard: ChangeBound | None
+
+
+class CorrectedTable(WithTable, Corrected, total=False):
+    """Both."""
+
+
 class SOX(CompositionalOptimizer):
-    """Moving averages (``SOXE``, ``momentum``): one point, one value and one gradient a sample.
+    """Moving averages (``SOXE``, ``momentum``): one point, one value and one gradient per sample.
 
         u_t = (1 - beta) u_{t-1} + beta g(w_t; xi)       z_t = (1 - alpha) z_{t-1} + alpha G(w_t)
 
@@ -35,67 +62,36 @@ class SOX(CompositionalOptimizer):
 
     def __init__(
         self,
-        params: ParamsT,
+        params: Params,
         objective: Objective,
         *,
         lr: float,
-        alpha: float,
-        beta: float,
-        update: Update | None = None,
-        buffers: Iterable[Tensor] = (),
-        initial: Tensor | float | None = None,
-        weight_decay: float = 0.0,
+        alpha: float = 0.5,
+        beta: float = 0.5,
         updated_slopes: bool = False,
-        table_on: Place = None,
-        ranks: Ranks | None = None,
+        **further: Unpack[WithTable],
     ) -> None:
-        super().__init__(
-            params,
-            objective,
-            methods.SOX.updated() if updated_slopes else methods.SOX,
-            update,
-            lr=lr,
-            alpha=alpha,
-            beta=beta,
-            buffers=buffers,
-            initial=initial,
-            weight_decay=weight_decay,
-            table_on=table_on,
-            ranks=ranks,
-        )
+        _check("SOX", further, WithTable)
+        method = methods.SOX.updated() if updated_slopes else methods.SOX
+        super().__init__(params, objective, method, lr=lr, alpha=alpha, beta=beta, **further)
 
 
 class SOAP(CompositionalOptimizer):
-    """SOX without momentum, alpha = 1. Arguments as for ``CompositionalOptimizer``."""
+    """SOX without momentum, alpha = 1. Arguments as for ``SOX``."""
 
     def __init__(
         self,
-        params: ParamsT,
+        params: Params,
         objective: Objective,
         *,
         lr: float,
-        beta: float,
-        update: Update | None = None,
-        buffers: Iterable[Tensor] = (),
-        initial: Tensor | float | None = None,
-        weight_decay: float = 0.0,
-        table_on: Place = None,
-        ranks: Ranks | None = None,
+        beta: float = 0.5,
+        updated_slopes: bool = False,
+        **further: Unpack[WithTable],
     ) -> None:
-        super().__init__(
-            params,
-            objective,
-            methods.SOX,
-            update,
-            lr=lr,
-            alpha=1.0,
-            beta=beta,
-            buffers=buffers,
-            initial=initial,
-            weight_decay=weight_decay,
-            table_on=table_on,
-            ranks=ranks,
-        )
+        _check("SOAP", further, WithTable)
+        method = methods.SOAP.updated() if updated_slopes else methods.SOAP
+        super().__init__(params, objective, method, lr=lr, alpha=1.0, beta=beta, **further)
 
 
 class MSVRM(CompositionalOptimizer):
@@ -108,52 +104,41 @@ class MSVRM(CompositionalOptimizer):
     call ``snapshot`` when ``snapshot_due``). ``single_point`` (versions 1 and 2) takes the change
     of g from its derivative at w_t (``MSVR-SP``). ``gamma="storm"`` is the naive STORM of the
     introduction. ``updated_slopes`` (versions 1 and 2) takes slopes at u_t instead of u_{t-1}, see
-    ``SOX``. Further arguments as for ``CompositionalOptimizer``.
+    ``SOX``; ``one_slope`` (version 2) takes them at u_{t-1} at w_t and at w_{t-1} alike. Further
+    arguments as for ``CompositionalOptimizer``.
     """
 
     def __init__(
         self,
-        params: ParamsT,
+        params: Params,
         objective: Objective,
         *,
         version: int,
         lr: float,
-        alpha: float,
-        beta: float,
+        alpha: float = 0.5,
+        beta: float = 0.5,
         gamma: Gamma = "age",
         single_point: bool = False,
-        update: Update | None = None,
-        snapshot_every: int | None = None,
-        buffers: Iterable[Tensor] = (),
-        initial: Tensor | float | None = None,
-        weight_decay: float = 0.0,
-        safeguard: ChangeBound | None = None,
         updated_slopes: bool = False,
-        table_on: Place = None,
-        ranks: Ranks | None = None,
+        one_slope: bool = False,
+        **further: Unpack[CorrectedTable],
     ) -> None:
+        _check("MSVRM", further, CorrectedTable)
         method = _version(_SINGLE_POINT if single_point else _MSVRM, version)
         super().__init__(
             params,
             objective,
-            method.updated() if updated_slopes else method,
-            update,
+            _with_slopes(method, updated_slopes=updated_slopes, one_slope=one_slope),
             lr=lr,
             alpha=alpha,
             beta=beta,
             gamma=gamma,
-            snapshot_every=snapshot_every,
-            buffers=buffers,
-            initial=initial,
-            weight_decay=weight_decay,
-            safeguard=safeguard,
-            table_on=table_on,
-            ranks=ranks,
+            **further,
         )
 
 
 class FreshPair(CompositionalOptimizer):
-    """For affine slopes of f: no table, an unbiased G from two independent samples a block.
+    """For affine slopes of f: no table, an unbiased G from two independent samples per block.
 
         G(w) = (1/B1) sum_i grad f_i(g_i(w; xi'))^T grad g_i(w; xi)
 
@@ -163,32 +148,17 @@ class FreshPair(CompositionalOptimizer):
 
     def __init__(
         self,
-        params: ParamsT,
+        params: Params,
         objective: Objective,
         *,
         version: int,
         lr: float,
-        alpha: float,
-        update: Update | None = None,
-        snapshot_every: int | None = None,
-        buffers: Iterable[Tensor] = (),
-        weight_decay: float = 0.0,
-        safeguard: ChangeBound | None = None,
-        ranks: Ranks | None = None,
+        alpha: float = 0.5,
+        **further: Unpack[Corrected],
     ) -> None:
-        super().__init__(
-            params,
-            objective,
-            _version(_FRESH_PAIR, version),
-            update,
-            lr=lr,
-            alpha=alpha,
-            snapshot_every=snapshot_every,
-            buffers=buffers,
-            weight_decay=weight_decay,
-            safeguard=safeguard,
-            ranks=ranks,
-        )
+        _check("FreshPair", further, Corrected)
+        method = _version(_FRESH_PAIR, version)
+        super().__init__(params, objective, method, lr=lr, alpha=alpha, **further)
 
 
 class BSGD(CompositionalOptimizer):
@@ -199,31 +169,19 @@ class BSGD(CompositionalOptimizer):
 
     def __init__(
         self,
-        params: ParamsT,
+        params: Params,
         objective: Objective,
         *,
         lr: float,
         alpha: float = 1.0,
-        update: Update | None = None,
-        buffers: Iterable[Tensor] = (),
-        weight_decay: float = 0.0,
-        ranks: Ranks | None = None,
+        **further: Unpack[Common],
     ) -> None:
-        super().__init__(
-            params,
-            objective,
-            methods.BSGD,
-            update,
-            lr=lr,
-            alpha=alpha,
-            buffers=buffers,
-            weight_decay=weight_decay,
-            ranks=ranks,
-        )
+        _check("BSGD", further, Common)
+        super().__init__(params, objective, methods.BSGD, lr=lr, alpha=alpha, **further)
 
 
 class Variant(CompositionalOptimizer):
-    """The paper's ablation (l.775): every row of u shrinks, sampled rows are scaled by m/B1.
+    """The paper's ablation: every row of u shrinks, sampled rows are scaled by m/B1.
 
     ``version`` as for ``MSVRM``; it is here to be compared with, not to be used. Further
     arguments as for ``CompositionalOptimizer``.
@@ -231,41 +189,70 @@ class Variant(CompositionalOptimizer):
 
     def __init__(
         self,
-        params: ParamsT,
+        params: Params,
         objective: Objective,
         *,
         version: int,
         lr: float,
-        alpha: float,
-        beta: float,
-        update: Update | None = None,
-        snapshot_every: int | None = None,
-        buffers: Iterable[Tensor] = (),
-        initial: Tensor | float | None = None,
-        weight_decay: float = 0.0,
-        safeguard: ChangeBound | None = None,
-        table_on: Place = None,
-        ranks: Ranks | None = None,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        **further: Unpack[CorrectedTable],
     ) -> None:
-        super().__init__(
-            params,
-            objective,
-            _version(_VARIANT, version),
-            update,
-            lr=lr,
-            alpha=alpha,
-            beta=beta,
-            snapshot_every=snapshot_every,
-            buffers=buffers,
-            initial=initial,
-            weight_decay=weight_decay,
-            safeguard=safeguard,
-            table_on=table_on,
-            ranks=ranks,
-        )
+        _check("Variant", further, CorrectedTable)
+        method = _version(_VARIANT, version)
+        super().__init__(params, objective, method, lr=lr, alpha=alpha, beta=beta, **further)
+
+
+def by_name(
+    name: str,
+    params: Params,
+    objective: Objective,
+    *,
+    updated_slopes: bool = False,
+    one_slope: bool = False,
+    **settings: Any,
+) -> CompositionalOptimizer:
+    """The optimizer of a method in ``fcco.methods.REGISTRY``.
+
+    A coefficient that the method does not have is left out, so that one dictionary of settings
+    serves a comparison of all.
+
+    Args:
+        name: of the method.
+        params: as for ``CompositionalOptimizer``.
+        objective: the problem.
+        updated_slopes: see ``SOX``.
+        one_slope: see ``MSVRM``.
+        settings: further arguments of ``CompositionalOptimizer``.
+
+    Examples:
+        >>> import torch
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> opt = by_name("sox", torch.nn.Linear(4, 10), MultiTaskAUC(10), lr=0.1, gamma="age")
+        >>> opt.method.name
+        'sox'
+    """
+    entry = REGISTRY[name]
+    method = _with_slopes(entry.method, updated_slopes=updated_slopes, one_slope=one_slope)
+    return CompositionalOptimizer(params, objective, method, **entry.arguments(**settings))
+
+
+def _with_slopes(method: Method, *, updated_slopes: bool, one_slope: bool) -> Method:
+    if updated_slopes and one_slope:
+        raise ValueError("updated_slopes and one_slope exclude each other")
+    if one_slope:
+        return method.with_one_slope()
+    return method.updated() if updated_slopes else method
 
 
 def _version(versions: dict[int, Method], version: int) -> Method:
     if version not in versions:
         raise ValueError(f"version must be one of {sorted(versions)}, got {version!r}")
     return versions[version]
+
+
+def _check(name: str, given: Mapping[str, Any], known: Any) -> None:
+    """An argument that the method has no use for is an error, though the base class knows it."""
+    for key in given:
+        if key not in known.__optional_keys__:
+            raise TypeError(f"{name} has no argument {key!r}")

@@ -7,15 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.methods.coefficients import Gamma
 from fcco.distributed import Share
-from fcco.methods import Method
-from fcco.problem.objective import Objective
-from fcco.methods.point import Point
-from fcco.kernel.rows import rows_of
 from fcco.distributed.sharded import cut, local
+from fcco.kernel.rows import Rows
 from fcco.kernel.storage import Zeros
 from fcco.kernel.table import RESIZED, BlockTable
+from fcco.methods import Gamma, Method, Point
 from fcco.updates import Update
 
 __all__ = ["SHARED", "build_table", "copy_state", "follow", "fresh_state", "match_state", "wide"]
@@ -40,9 +37,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
     """z = 0, the points where p stands now, and what the step rule wants to remember."""
     z = torch.zeros_like(p, dtype=wide(p.dtype), requires_grad=False)
-    # In one order on every rank: tools that walk the state exchange its tensors in turn.
-    reach = sorted(method.reach(), key=lambda point: point.value)
-    points = {point.value: p.detach().clone() for point in reach}
+    points = {point.value: p.detach().clone() for point in method.points}
     anchor = {"anchor": torch.zeros_like(z)} if method.anchored else {}
     return {"z": z} | points | anchor | update.init(z)
 
@@ -54,34 +49,34 @@ def follow(state: dict[str, Any], device: torch.device) -> None:
 
 
 def build_table(
-    objective: Objective,
+    rows: Rows,
     method: Method,
     share: Share,
     *,
     dtype: torch.dtype,
     zeros: Zeros,
     gamma: Gamma,
+    inner_dim: int,
     initial: Tensor | float | None,
 ) -> BlockTable:
     """The table ``method`` needs for the blocks of ``share``, filled with ``initial`` if given."""
-    format = rows_of(objective)
     table = BlockTable.build(
         share,
-        format.width,
-        scaled=format.scaled,
+        rows.width,
+        scaled=rows.scaled,
         dtype=dtype,
         zeros=zeros,
         ages=gamma == "age",
-        previous=method.recalls(Point.PREVIOUS),
+        previous=Point.PREVIOUS in method.generations,
         anchor=method.anchored,
-        snapshot=method.recalls(Point.SNAPSHOT),
+        snapshot=Point.SNAPSHOT in method.generations,
         shrinks=method.shrinks,
     )
     if isinstance(initial, Tensor):
-        table.fill(format.pack(initial[share.start : share.stop]), step=0)
+        table.fill(rows.pack(initial[share.start : share.stop]), step=0)
     elif initial is not None:
-        one = torch.full((1, objective.inner_dim), initial, dtype=dtype, device=table.device)
-        table.fill(format.pack(one), step=0)
+        one = torch.full((1, inner_dim), initial, dtype=dtype, device=table.device)
+        table.fill(rows.pack(one), step=0)
     return table
 
 

@@ -1,7 +1,7 @@
 """What a user states: the objective, what a closure reports, and what a batch is."""
 
-from fcco.problem.objective import Objective
+from fcco.problem.objective import Objective, slope
 from fcco.problem.probe import Closure, Closures, Probe
 from fcco.problem.scaled import ScaledObjective
 
-__all__ = ["Closure", "Closures", "Objective", "Probe", "ScaledObjective"]
+__all__ = ["Closure", "Closures", "Objective", "Probe", "ScaledObjective", "slope"]

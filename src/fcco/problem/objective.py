@@ -1,13 +1,15 @@
 """The problem: m blocks, their inner values and the outer functions on top."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fcco.problem.probe import Probe
 
-__all__ = ["Objective"]
+__all__ = ["Objective", "slope"]
 
 
 class Objective(ABC):
@@ -48,13 +50,42 @@ class Objective(ABC):
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """f_i(u^i) for each row: (k, p) and (k,) to (k,). Row j depends on row j of u alone."""
 
-    def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor | None:
-        """The gradient of f_i at each row, (k, p), where it has a closed form that saves time.
+    def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """The gradient of f_i at each row, (k, p): by default ``outer`` is differentiated.
 
-        None, the default: fcco differentiates ``outer``.
+        Override it where a closed form saves time.
         """
-        return None
+        return slope(self.outer, u, blocks)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Project each row onto a convex set that holds the range of g_i (default: no bound)."""
         return u
+
+
+def slope(outer: Callable[..., Tensor], u: Tensor, *further: Tensor) -> Tensor:
+    """The gradient of f_i at u^i, row by row: (k, p).
+
+    Rows are independent by contract, so one reverse pass gives all of them.
+
+    Args:
+        outer: of an objective, (u, *further) to (k,).
+        u: the rows, (k, p).
+        further: what ``outer`` takes besides.
+
+    Examples:
+        >>> slope(lambda u: u.square().sum(1), torch.tensor([[3.0]]))
+        tensor([[6.]])
+    """
+    with torch.enable_grad():
+        rows = u.detach().requires_grad_()
+        values = outer(rows, *further)
+        if values.shape != u.shape[:1]:
+            name = getattr(outer, "__qualname__", "outer")
+            raise ValueError(
+                f"{name} must return shape {tuple(u.shape[:1])}, got {tuple(values.shape)}"
+            )
+        if not values.requires_grad:  # f does not depend on u at all
+            return torch.zeros_like(u)
+        ones = torch.ones_like(values)
+        (gradient,) = torch.autograd.grad(values, rows, ones, materialize_grads=True)
+    return gradient

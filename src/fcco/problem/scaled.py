@@ -33,9 +33,9 @@ class ScaledObjective(Objective):
     """
 
     inner_size: int
-    """n, an upper bound on the inner samples of any block."""
+    """n, an upper bound on the inner samples of any block, at least 1."""
     scaled_dim: int | None = None
-    """How many leading components the scale applies to; None: all. The others are plain."""
+    """How many leading components, 1..p, the scale applies to; None: all. The others are plain."""
 
     @abstractmethod
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:

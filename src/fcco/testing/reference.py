@@ -33,9 +33,14 @@ class Settings:
     """A method by its equations.
 
     Args:
-        u: "SOXE", "MSVR", "MSVR-SP", "MSVR_SVRG", "variant", "variant-svrg", or None: no table.
-        z: "momentum", "eqn:z" or "eqn:z+".
-        slope: "table", "updated" (u_t at w_t, u_{t-1} at w_{t-1}), "value" (BSGD) or "pair".
+        u: "SOXE", "MSVR", "MSVR-SP", "MSVR_SVRG", "variant", "variant-svrg", "ALEXR", or None: no
+            table.
+        z: "momentum", "eqn:z", "eqn:z+" or "MARS".
+        slope: "table" (u_{t-1} at w_t, u_{t-2} at w_{t-1}), "updated" (u_t at w_t, and at w_{t-1}
+            what the same sample would have made of u_{t-1} there), "common" (u_{t-1} at both),
+            "value" (BSGD) or "pair".
+        theta: of "ALEXR".
+        scale: of "MARS".
     """
 
     u: str | None
@@ -44,6 +49,8 @@ class Settings:
     alpha: float = 0.5
     beta: float = 0.5
     gamma: float | str = 0.0
+    theta: float = 1.0
+    scale: float = 0.025
     lr: float = 0.1
     snapshot_every: int = 7
     initial: Tensor | None = None
@@ -141,6 +148,9 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
                 rows = (1 - beta) * u[b] + beta * now
             elif s.u == "MSVR":
                 rows = (1 - beta) * u[b] + beta * now + gamma * (now - g(w_prev, b, xi))
+            elif s.u == "ALEXR":
+                ahead = now + s.theta * (now - g(w_prev, b, xi))
+                rows = (1 - beta) * u[b] + beta * ahead
             elif s.u == "MSVR-SP":
                 slant = directional(w, b, xi, w - w_prev)
                 rows = (1 - beta) * u[b] + beta * now + gamma * slant
@@ -169,12 +179,19 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
             return jacobian_t(point, b, xi, problem.slope(at, b)) / len(b)
 
         at_now, at_prev = u, u_prev
+        if s.slope == "common":
+            at_prev = u
         if s.slope == "updated":
-            at_now, at_prev = u_new, u.clone()
-            at_prev[new] = problem.feasible(g(w_prev, b, xi), b)[~visited[b]]
+            # At w_{t-1}: u_{t-1} as the same sample would have updated it there.
+            at_now, at_prev, there = u_new, u.clone(), g(w_prev, b, xi)
+            moved = torch.where(visited[b].unsqueeze(1), (1 - beta) * u[b] + beta * there, there)
+            at_prev[b] = problem.feasible(moved, b)
         g_now = gradient(w, at_now)
         if s.z == "momentum":
             z_new = (1 - alpha) * z + alpha * g_now
+        elif s.z == "MARS":
+            change = g_now - gradient(w_prev, at_prev)
+            z_new = (1 - alpha) * z + alpha * g_now + s.scale * (1 - alpha) * change
         elif s.z == "eqn:z":
             z_new = (1 - alpha) * z + g_now - (1 - alpha) * gradient(w_prev, at_prev)
         else:

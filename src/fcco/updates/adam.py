@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.distributed.sharded import local
+from fcco.distributed.sharded import locals_of
 from fcco.updates.update import Update, clip_scale
 
 __all__ = ["AMSGrad", "Adam"]
@@ -51,8 +51,9 @@ class SecondMoment(Update):
     def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
         """Advance h, then divide the (projected) z by its root."""
         scale = None if self.radius is None else clip_scale(zs, self.radius)
-        z = [local(z) for z in zs]
-        h, weight = ([local(state[name]) for state in states] for name in ("h", "h_weight"))
+        z = locals_of(zs)
+        h = locals_of([state["h"] for state in states])
+        weight = locals_of([state["h_weight"] for state in states])
         torch._foreach_mul_(h, self.beta2)
         torch._foreach_addcmul_(h, z, z, value=1 - self.beta2)
         torch._foreach_mul_(weight, self.beta2)
@@ -106,6 +107,6 @@ class AMSGrad(SecondMoment):
 
     def moment(self, h: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
         """h_t = max(h_{t-1}, h'_t)."""
-        h_max = [local(state["h_max"]) for state in states]
+        h_max = locals_of([state["h_max"] for state in states])
         torch._foreach_maximum_(h_max, h)
         return h_max

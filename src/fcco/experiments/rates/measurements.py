@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fcco.methods.coefficients import gamma_storm, gamma_theory
 from fcco.experiments.rates.sweep import Sweep
-from fcco.methods.msvrm_v1 import msvr
+from fcco.methods.msvrm import msvr
 from fcco.methods.point import Point
 from fcco.problems import PhaseNoise
 from fcco.kernel.recursion import advance

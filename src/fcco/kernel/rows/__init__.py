@@ -1,10 +1,9 @@
 """What a row of the table is: the value itself, or mantissas followed by their log-scale."""
 
-from fcco.problem.objective import Objective
 from fcco.kernel.rows.plain import PlainRows
 from fcco.kernel.rows.row import Rows
 from fcco.kernel.rows.scaled import ScaledRows
-from fcco.problem.scaled import ScaledObjective
+from fcco.problem import Objective, ScaledObjective
 
 __all__ = ["PlainRows", "Rows", "ScaledRows", "rows_of"]
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
-from fcco.methods.coefficients import Scalar, Weights
-from fcco.problem.objective import Objective
-from fcco.methods.point import Point
 from fcco.kernel.recursion import advance
 from fcco.kernel.rows.row import Rows
-from fcco.kernel.slope import slope
+from fcco.methods.point import Point
+from fcco.methods.weights import Scalar, Weights
+from fcco.problem import Objective, Probe
 
 __all__ = ["PlainRows"]
 
@@ -27,14 +27,23 @@ class PlainRows(Rows):
         self.objective = objective
         self.width = objective.inner_dim
 
-    def pack(self, values: Tensor, log_scale: Tensor | None = None) -> Tensor:
+    def of(self, probe: Probe, dtype: torch.dtype, *, pair: bool = False) -> Tensor:
         """The values."""
-        if log_scale is not None:
+        if probe.log_scale is not None:
             raise ValueError(
                 f"Probe.log_scale is for a ScaledObjective, which "
                 f"{type(self.objective).__name__} is not"
             )
+        values = probe.pair if pair and probe.pair is not None else probe.values
+        return values.detach().to(dtype)
+
+    def pack(self, values: Tensor) -> Tensor:
+        """The values."""
         return values
+
+    def unpack(self, rows: Tensor) -> Tensor:
+        """The rows."""
+        return rows
 
     def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
         """``feasible``, on a copy: it may project in place."""
@@ -44,13 +53,9 @@ class PlainRows(Rows):
         """``outer``."""
         return self.objective.outer(rows, blocks)
 
-    def pull(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
-        """The slopes."""
-        closed = self.objective.outer_slope(rows, blocks)
-        if closed is not None:
-            return closed
-        name = f"{type(self.objective).__name__}.outer"
-        return slope(lambda u: self.objective.outer(u, blocks), rows, name=name)
+    def slopes(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
+        """``outer_slope``."""
+        return self.objective.outer_slope(rows, blocks)
 
     def advance(
         self,
@@ -58,12 +63,12 @@ class PlainRows(Rows):
         keep: Scalar,
         weights: Weights,
         current: Tensor,
-        there: Mapping[Point, Tensor],
+        further: Mapping[Point, Tensor],
         derivative: Tensor | None,
         anchor: Tensor | None,
     ) -> Tensor:
         """The recursion."""
-        changes = {point: current - rows for point, rows in there.items()}
+        changes = {point: current - rows for point, rows in further.items()}
         if derivative is not None:
             changes[Point.PREVIOUS] = derivative
         return advance(old, keep, weights, current, changes, anchor)

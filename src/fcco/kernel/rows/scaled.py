@@ -5,14 +5,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fcco.methods.coefficients import Scalar, Weights
-from fcco.methods.point import Point
 from fcco.kernel.recursion import advance
 from fcco.kernel.rows.row import Rows
-from fcco.problem.scaled import ScaledObjective
-from fcco.kernel.slope import slope
+from fcco.methods.point import Point
+from fcco.methods.weights import Scalar, Weights
+from fcco.problem import Probe, ScaledObjective, slope
 
-__all__ = ["ScaledRows", "aligned"]
+__all__ = ["ScaledRows", "aligned", "unscaled"]
 
 
 class ScaledRows(Rows):
@@ -32,28 +31,35 @@ class ScaledRows(Rows):
         self.width = objective.inner_dim + 1
         self.scaled = objective.scaled_dim or objective.inner_dim
 
-    def pack(self, values: Tensor, log_scale: Tensor | None = None) -> Tensor:
+    def of(self, probe: Probe, dtype: torch.dtype, *, pair: bool = False) -> Tensor:
         """Mantissas and scale; without one, plain values at scale 0."""
-        scale = torch.zeros_like(values[:, 0]) if log_scale is None else log_scale
-        return torch.cat([values, scale.unsqueeze(1)], dim=1)
+        values = probe.pair if pair and probe.pair is not None else probe.values
+        rows, scale = self.pack(values.detach().to(dtype)), probe.log_scale
+        return rows if scale is None else _joined(rows[:, :-1], scale.to(dtype).unsqueeze(1))
+
+    def pack(self, values: Tensor) -> Tensor:
+        """At scale 0."""
+        return _joined(values, torch.zeros_like(values[:, :1]))
+
+    def unpack(self, rows: Tensor) -> Tensor:
+        """exp(scale) times the mantissas."""
+        return unscaled(rows, self.scaled)
 
     def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
         """``scaled_feasible``."""
         mantissas, scale = rows[:, :-1].clone(), rows[:, -1]
-        return self.pack(self.objective.scaled_feasible(mantissas, scale, blocks), scale)
+        return _joined(self.objective.scaled_feasible(mantissas, scale, blocks), rows[:, -1:])
 
     def outer(self, rows: Tensor, blocks: Tensor) -> Tensor:
         """``scaled_outer``."""
         return self.objective.scaled_outer(rows[:, :-1], rows[:, -1], blocks)
 
-    def pull(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
+    def slopes(self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool) -> Tensor:
         """d f / d mantissa of the fresh value: both are at one scale while the slope is taken."""
         (u, value), scale = aligned(rows, fresh, scaled=self.scaled)
         if supported:
             u = self.objective.supported(u, value, 1 / self.objective.inner_size)
-        name = f"{type(self.objective).__name__}.scaled_outer"
-        outer = self.objective.scaled_outer
-        slopes = slope(lambda u: outer(u, scale[:, 0], blocks), u, name=name)
+        slopes = slope(self.objective.scaled_outer, u, scale[:, 0], blocks)
         return _rescaled(slopes, fresh[:, -1:] - scale, self.scaled)
 
     def advance(
@@ -62,20 +68,20 @@ class ScaledRows(Rows):
         keep: Scalar,
         weights: Weights,
         current: Tensor,
-        there: Mapping[Point, Tensor],
+        further: Mapping[Point, Tensor],
         derivative: Tensor | None,
         anchor: Tensor | None,
     ) -> Tensor:
         """The recursion on mantissas of one scale."""
-        fresh, parts = current, [old, current, *there.values()]
+        fresh, parts = current, [old, current, *further.values()]
         if derivative is not None:
-            parts.append(self.pack(derivative, current[:, -1]))
+            parts.append(_joined(derivative, current[:, -1:]))
         if anchor is not None:
             parts.append(anchor)
-        (old, current, *further), scale = aligned(*parts, scaled=self.scaled)
-        anchor = further.pop() if anchor is not None else None
-        slant = further.pop() if derivative is not None else None
-        changes = {p: current - rows for p, rows in zip(there, further, strict=True)}
+        (old, current, *others), scale = aligned(*parts, scaled=self.scaled)
+        anchor = others.pop() if anchor is not None else None
+        slant = others.pop() if derivative is not None else None
+        changes = {p: current - rows for p, rows in zip(further, others, strict=True)}
         if slant is not None:
             changes[Point.PREVIOUS] = slant
         u = advance(old, keep, weights, current, changes, anchor)
@@ -98,7 +104,7 @@ class ScaledRows(Rows):
 
     def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
         """The product, at the same scale."""
-        return self.pack(rows[:, :-1] * weight, rows[:, -1])
+        return _joined(rows[:, :-1] * weight, rows[:, -1:])
 
     def add(self, first: Tensor, second: Tensor) -> Tensor:
         """The sum, at the common scale."""
@@ -124,6 +130,20 @@ def aligned(*rows: Tensor, scaled: int = 1) -> tuple[list[Tensor], Tensor]:
     scale = torch.cat(scales, dim=1).amax(1, keepdim=True)
     scale = scale.where(scale.isfinite(), rows[0][:, -1:])
     return [_rescaled(row[:, :-1], row[:, -1:] - scale, scaled) for row in rows], scale
+
+
+def unscaled(rows: Tensor, scaled: int) -> Tensor:
+    """The values themselves, exp(scale) times the first ``scaled`` mantissas; they may overflow.
+
+    Examples:
+        >>> unscaled(torch.tensor([[2.0, 0.0]]), 1)
+        tensor([[2.]])
+    """
+    return _joined(rows[:, :scaled] * rows[:, -1:].exp(), rows[:, scaled:-1])
+
+
+def _joined(mantissas: Tensor, scale: Tensor) -> Tensor:
+    return torch.cat([mantissas, scale], dim=1)
 
 
 def _rescaled(u: Tensor, exponent: Tensor, scaled: int) -> Tensor:

@@ -1,21 +1,18 @@
 """The exact pass of version 3: inner values of all blocks and the full gradient, in chunks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import torch
 from torch import Tensor
 
-from fcco.kernel.checks import check_distinct, check_ids, check_probe, check_rows, check_z
 from fcco.distributed import Ranks, Share
-from fcco.kernel.faults import Faults
-from fcco.problem.objective import Objective
-from fcco.optim.agreement import together
+from fcco.kernel.checks import Checks
 from fcco.kernel.oracle import Oracle, Pull
-from fcco.methods.point import Point
-from fcco.problem.probe import Closure, Probe
 from fcco.kernel.rows import Rows
+from fcco.methods.point import Point
+from fcco.methods.weights import Weights
+from fcco.problem import Objective, Probe
 
 __all__ = ["Exact", "ExactPass"]
 
@@ -47,7 +44,7 @@ class ExactPass:
     Args:
         objective: the problem.
         format: of its rows.
-        closures: the chunks of this rank.
+        chunks: how many closures this rank has.
         ranks: the processes that share the pass.
         rows: u of all blocks, where slopes are taken; None: at the exact values.
         project: bring exact values into the domain first, as a table does.
@@ -58,7 +55,7 @@ class ExactPass:
         self,
         objective: Objective,
         format: Rows,
-        closures: Sequence[Closure],
+        chunks: int,
         *,
         ranks: Ranks,
         rows: Tensor | None,
@@ -69,7 +66,7 @@ class ExactPass:
     ) -> None:
         self.objective = objective
         self.format = format
-        self.closures = closures
+        self.chunks = chunks
         self.ranks = ranks
         self.rows = rows
         self.project = project
@@ -80,15 +77,15 @@ class ExactPass:
         self.gradient_queries = 0
         self.spoiled = False
 
-    def run(self, oracle: Oracle, gradients: list[Tensor]) -> Exact:
-        """Sweep once or twice; ``gradients`` are the zero tensors H is summed into."""
+    def run(self, oracle: Oracle) -> Exact:
+        """Sweep once or twice; the oracle keeps gradients apart and leaves no trace."""
         device = self.totals.device
-        count = self.ranks.sum(torch.tensor([n := len(self.closures), n * n], device=device))
+        count = self.ranks.sum(torch.tensor([n := self.chunks, n * n], device=device))
         if count[0] ** 2 != self.ranks.size * count[1]:
             raise ValueError(
                 f"an exact pass needs equally many closures on every rank; here it got {n}"
             )
-        oracle.evaluate(self.closures, self._respond, into=gradients)
+        oracle.visit(Point.CURRENT, self._look)
         samples = self._joined()
         missing = (samples == 0).nonzero().flatten()
         if len(missing):
@@ -102,17 +99,17 @@ class ExactPass:
             self.rows = exact if self.rows is None else self.rows
             self.known, self.spoiled = samples, False
             self.sums, self.totals = torch.zeros_like(self.sums), torch.zeros_like(samples)
-            for gradient in gradients:
-                gradient.zero_()
-            oracle.evaluate(self.closures, self._respond, into=gradients)
+            oracle.forget()
+            oracle.visit(Point.CURRENT, self._look)
             if not torch.equal(self._joined(), samples):
                 raise ValueError(
                     "the closures of an exact pass gave other samples when called again: they must "
                     "be deterministic given the RNG state"
                 )
-        faults = Faults()
-        check_z(faults, gradients)
-        together(self.ranks, device, faults.settle)
+        gradients = oracle.gradient(Weights(current=1.0))
+        checks = Checks(Share(self.objective.num_blocks), self.objective.inner_dim, device)
+        checks.z(gradients)
+        self.ranks.together(device, checks.settle)
         asked = torch.tensor([self.value_queries, self.gradient_queries], device=device)
         values, pulls = self.ranks.sum(asked).tolist()
         return Exact(exact, samples, gradients, values, pulls)
@@ -131,15 +128,15 @@ class ExactPass:
             self.sums[start : start + PIECE] = reduce(self.format.add, self.ranks.gather(piece))
         return samples
 
-    def _respond(self, k: int, probe: Probe, derivative: Tensor | None) -> Pull | None:
+    def _look(
+        self, point: Point, k: int, probe: Probe, derivative: Tensor | None
+    ) -> Pull | None:
         objective, device = self.objective, self.totals.device
-        probe.check(inner_dim=objective.inner_dim, device=device)
-        faults = Faults()
-        check_ids(faults, probe.blocks, Share(objective.num_blocks))
-        check_distinct(faults, probe.blocks)
-        check_probe(faults, probe, Point.SNAPSHOT)
+        checks = Checks(Share(objective.num_blocks), objective.inner_dim, device)
+        checks.probe(Point.SNAPSHOT, 0, probe)
+        checks.distinct(probe.blocks)
         counts = probe.samples_per_row()
-        total = together(self.ranks, device, lambda: faults.settle(counts.sum()))
+        total = self.ranks.together(device, lambda: checks.settle(counts.sum()))
         values = self.format.of(probe, self.sums.dtype)
         met = bool(self.totals[probe.blocks].any())
         part = self.format.weigh(values, counts.unsqueeze(1).to(values.dtype))
@@ -149,7 +146,7 @@ class ExactPass:
         if self.known is None:
             # Each chunk is taken to hold its blocks whole until one is met again. A loss would
             # need its share of all samples, so with several chunks it waits for them too.
-            chunks = self.ranks.size * len(self.closures)
+            chunks = self.ranks.size * self.chunks
             self.spoiled |= met or (probe.loss is not None and chunks > 1)
             fraction, share = torch.ones_like(values[:, 0]), 1.0
         else:
@@ -162,9 +159,9 @@ class ExactPass:
         u = values if self.rows is None else self.rows[probe.blocks]
         if self.project:
             u = self.format.project(u, probe.blocks)
-        slopes = self.format.pull(u, values, probe.blocks, supported=True)
-        check_rows(faults, slopes, probe.blocks, "slope of f in an exact pass (feasible?)")
-        together(self.ranks, device, lambda: None if self.spoiled else faults.settle())
+        slopes = self.format.slopes(u, values, probe.blocks, supported=True)
+        checks.rows(slopes, probe.blocks, "slope of f in an exact pass (feasible?)")
+        self.ranks.together(device, lambda: None if self.spoiled else checks.settle())
         self.gradient_queries += total
         # The gradients of several ranks are averaged, and here the sum is wanted.
         factor = self.ranks.size / objective.num_blocks

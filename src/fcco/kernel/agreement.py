@@ -1,0 +1,43 @@
+"""How ranks come to one view of a step: all commit it, or all raise."""
+
+import torch
+from torch import Tensor
+
+from fcco.distributed import Ranks
+from fcco.kernel.checks import Checks
+
+__all__ = ["agree"]
+
+
+def agree(checks: Checks, ranks: Ranks, count: int, mean: Tensor) -> tuple[int, Tensor]:
+    """Read the faults of all ranks in one transfer, and raise on every rank if there is one.
+
+    Returns the samples that all ranks probed, and the mean of f over all their blocks.
+
+    Args:
+        checks: of what this rank saw.
+        ranks: the processes that share the blocks.
+        count: the blocks this rank probed.
+        mean: of f over them.
+    """
+    if ranks.size == 1:
+        return checks.settle(checks.samples), mean
+    weight = checks.share.weight
+    numbers = [count, count * count, checks.samples, checks.flag(), mean * weight]
+    words = ranks.sum(
+        torch.stack(
+            [
+                n.double() if isinstance(n, Tensor) else mean.new_full((), n, dtype=torch.float64)
+                for n in numbers
+            ]
+        )
+    )
+    total, squares, samples, faults, _ = words.tolist()
+    if faults:  # or something to look at
+        ranks.together(mean.device, checks.settle)
+    if total * total != ranks.size * squares:
+        raise ValueError(
+            f"every rank must probe equally many blocks in a step; this one probed {count}, and "
+            f"all {ranks.size} together {int(total)}"
+        )
+    return int(samples), (words[-1] / ranks.size).to(mean.dtype)

@@ -1,0 +1,111 @@
+"""The sum of gradients over the points of a step: folded into ``.grad``, or kept apart."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fcco.distributed.sharded import global_norm, likes, local, locals_of
+from fcco.kernel.recursion import advance
+from fcco.kernel.safeguard import ChangeBound
+from fcco.methods.point import Point
+from fcco.methods.weights import Weights
+
+__all__ = ["GradientSum"]
+
+
+class GradientSum:
+    """sum_p b_p G(w_p) over the visited points, for every parameter.
+
+    The weights are folded into the cotangents, so that all visits add up in the one ``.grad``: the
+    memory of one gradient, and one reduction over ranks. The gradients are kept apart, in at least
+    float32, where they must be: parameters of lower precision, the safeguard, which compares them,
+    and exact passes, which sum many chunks.
+
+    Args:
+        params: the parameters.
+        wide: tensors like the sums, in their precision (z).
+        safeguard: bounds the change of the gradient, with alpha; or None.
+        apart: keep them apart in any case.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        wide: Sequence[Tensor],
+        *,
+        safeguard: tuple[ChangeBound, float] | None = None,
+        apart: bool = False,
+    ) -> None:
+        self._params = params
+        self._wide = wide
+        self._safeguard = safeguard
+        self._kept: dict[Point, list[Tensor]] = {}
+        self.received = [False] * len(params)
+        """Which parameters got a gradient at some point."""
+        self.narrow = False
+        """Whether a parameter has lower precision than its sum."""
+        for p, total in zip(params, wide, strict=True):
+            self.narrow |= p.dtype != total.dtype
+        self.apart = apart or self.narrow or safeguard is not None
+        """Whether the gradients of different points are kept apart, without their weights."""
+
+    def collect(self, point: Point, *, end: bool) -> None:
+        """After a backward pass at ``point``; ``end``: the last one there."""
+        if self.apart and point not in self._kept:
+            self._kept[point] = [torch.zeros_like(total) for total in self._wide]
+        into = self._kept[point] if self.apart and (end or self.narrow) else None
+        places = set()
+        for j, p in enumerate(self._params):
+            grad = p.grad
+            if grad is None:
+                continue
+            if grad.is_sparse:
+                raise ValueError(
+                    f"trainable parameter {j} has a sparse gradient, which is not supported "
+                    "(nn.Embedding(sparse=True)?)"
+                )
+            self.received[j] = True
+            part = grad if type(grad) is Tensor else local(grad)
+            if into is not None:
+                into[j].add_(part)
+                p.grad = None
+            elif (place := part.data_ptr()) in places:
+                # Autograd may hand one buffer to two parameters (of a + b, say), and would then
+                # accumulate the next point into it twice.
+                p.grad = grad.clone()
+            else:
+                places.add(place)
+
+    def total(self, row: Weights) -> list[Tensor]:
+        """The weighted sum, to be read only: ``.grad`` may be shared, or a view into DDP's bucket.
+
+        Args:
+            row: the row of z, from which the folded weights came.
+        """
+        if not self.apart:
+            sums = []
+            for p, total in zip(self._params, self._wide, strict=True):
+                sums.append(torch.zeros_like(total) if p.grad is None else p.grad)
+            return locals_of(sums)
+        current = self._kept[Point.CURRENT]
+        changes = {
+            point: list(torch._foreach_sub(current, there))
+            for point, there in self._kept.items()
+            if point is not Point.CURRENT
+        }
+        if self._safeguard is not None and Point.PREVIOUS in changes:
+            bound, alpha = self._safeguard
+            change = changes[Point.PREVIOUS]
+            scale = bound.scale(alpha, self._norm(current), self._norm(change))
+            torch._foreach_mul_(change, scale)
+        return advance(current, 0.0, row, current, changes)
+
+    def clear(self) -> None:
+        """Begin anew; ``.grad`` is emptied."""
+        self._kept.clear()
+        for p in self._params:
+            p.grad = None
+
+    def _norm(self, parts: list[Tensor]) -> Tensor:
+        return global_norm(likes(parts, self._params))

@@ -1,0 +1,70 @@
+"""The derivative of inner values along a direction, by forward-mode differentiation."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from fcco.problem import Closure, Probe
+
+__all__ = ["call_along"]
+
+
+def call_along(
+    closure: Closure, params: Sequence[Tensor], previous: Sequence[Tensor]
+) -> tuple[Probe, Tensor | None]:
+    """The closure's probe, and grad g_i(w_t; xi)^T (w_t - w_{t-1}) for each row: (k, p).
+
+    Every parameter carries its tangent while the closure runs. The reverse pass comes after the
+    dual level has ended: inside, it would carry tangents of gradients along.
+    """
+    with ExitStack() as stack:
+        if "torch._dynamo" in sys.modules:  # compiled graphs carry no tangents
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(forward_ad.dual_level())
+        with torch.no_grad():
+            for p, before in zip(params, previous, strict=True):
+                p.copy_(forward_ad.make_dual(p.clone(), (p - before).to(p.dtype)))
+        try:
+            probe, derivative = _unpack(closure())
+        except NotImplementedError as missing:
+            raise NotImplementedError(
+                "single_point=True needs forward-mode differentiation of the model, which one "
+                "of its operations lacks; use single_point=False"
+            ) from missing
+    if (
+        derivative is None
+        and isinstance(probe, Probe)
+        and isinstance(probe.values, Tensor)
+        and probe.values.requires_grad
+    ):
+        raise ValueError(
+            "single_point=True found no derivative of Probe.values along the parameters: "
+            "something in the closure (a custom autograd Function, a reentrant checkpoint) "
+            "drops forward-mode tangents"
+        )
+    return probe, derivative
+
+
+def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
+    """Split dual values into the ordinary probe and the derivative of its values."""
+
+    def primal(dual: Tensor | None) -> Tensor | None:
+        return forward_ad.unpack_dual(dual).primal if isinstance(dual, Tensor) else dual
+
+    if not isinstance(probe, Probe) or not isinstance(probe.values, Tensor):
+        return probe, None  # for the checks to report
+    values = forward_ad.unpack_dual(probe.values)
+    tangent = values.tangent
+    plain = replace(
+        probe,
+        values=values.primal,
+        pair=primal(probe.pair),
+        loss=primal(probe.loss),
+        log_scale=primal(probe.log_scale),
+    )
+    return plain, None if tangent is None else tangent.detach().clone()

@@ -1,0 +1,74 @@
+"""Rows of weights: how an observed quantity enters its recursion, and what must be seen for it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fcco.methods.point import Point
+
+__all__ = ["Row", "Scalar", "Weights"]
+
+Scalar = float | Tensor
+"""A number, or a tensor that broadcasts over rows (gamma by age)."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the observed quantity x enters its recursion with:
+
+        current x(w_t) + since_previous [x(w_t) - x(w_{t-1})]
+                       + since_snapshot [x(w_t) - x(w_snapshot)] + anchor X(w_snapshot)
+
+    x is a noisy quantity (an inner value, a gradient), X its exact counterpart. Written with
+    differences, a point that coincides with the current one simply drops out, and a correction
+    with gamma near m/B1 does not cancel in floating point.
+
+    Examples:
+        >>> storm = Weights(current=0.25, since_previous=0.75)
+        >>> storm.at_points([Point.PREVIOUS])
+        {<Point.CURRENT: 'current'>: 1.0, <Point.PREVIOUS: 'previous'>: -0.75}
+    """
+
+    current: Scalar = 0.0
+    since_previous: Scalar = 0.0
+    since_snapshot: Scalar = 0.0
+    anchor: Scalar = 0.0
+
+    def since(self, point: Point) -> Scalar:
+        """The weight of the change since ``point``."""
+        return self.since_previous if point is Point.PREVIOUS else self.since_snapshot
+
+    def at_points(self, further: Iterable[Point]) -> dict[Point, Scalar]:
+        """The plain coefficient of x at w_t and at the further points, for a sum over points.
+
+        A point that is left out coincides with w_t.
+        """
+        weights = {Point.CURRENT: self.current}
+        for point in further:
+            since = self.since(point)
+            weights[Point.CURRENT] = weights[Point.CURRENT] + since
+            weights[point] = -since
+        return weights
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of weights as a function of the coefficients, and what must be seen for it.
+
+    Args:
+        weights: (beta, gamma, m/B1) -> Weights for u, (alpha) -> Weights for z.
+        points: the points besides w_t at which the row has a weight.
+        corrected: gamma is the weight of the change since the previous point, so that with
+            gamma = 0 the previous point need not be seen.
+        anchored: exact passes are needed.
+
+    Examples:
+        >>> Row(lambda alpha: Weights(current=alpha)).points
+        ()
+    """
+
+    weights: Callable[..., Weights]
+    points: tuple[Point, ...] = ()
+    corrected: bool = False
+    anchored: bool = False

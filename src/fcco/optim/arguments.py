@@ -1,0 +1,51 @@
+"""Checking what an optimizer is built with."""
+
+import math
+
+from torch import Tensor
+
+from fcco.methods import Method
+from fcco.problem import Objective, ScaledObjective
+
+__all__ = ["check_initial", "check_problem"]
+
+
+def check_problem(objective: Objective, method: Method, snapshot_every: int | None) -> None:
+    """The objective has its sizes, and snapshots are asked of a method that has them."""
+    sizes = ["num_blocks", "inner_dim"]
+    if isinstance(objective, ScaledObjective):
+        sizes.append("inner_size")
+    for name in sizes:
+        number = getattr(objective, name, None)
+        if not _is_count(number):
+            raise ValueError(f"objective.{name} must be a positive int, got {number!r}")
+    if isinstance(objective, ScaledObjective) and objective.scaled_dim is not None:
+        dim, p = objective.scaled_dim, objective.inner_dim
+        if not _is_count(dim) or dim > p:
+            raise ValueError(f"objective.scaled_dim must be None or an int in 1..{p}, got {dim!r}")
+    if snapshot_every is None:
+        return
+    if not method.anchored:
+        raise ValueError(f"snapshot_every: {method.name} has no snapshots; version 3 has")
+    if snapshot_every < 1:
+        raise ValueError(f"snapshot_every must be at least 1, got {snapshot_every}")
+
+
+def _is_count(number: object) -> bool:
+    """Whether it is an int of at least 1; True is an int to Python, but no size."""
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+def check_initial(initial: Tensor | float | None, objective: Objective) -> None:
+    """``initial`` is None, a finite number or a finite floating tensor of shape (m, p)."""
+    if isinstance(initial, Tensor):
+        shape = (objective.num_blocks, objective.inner_dim)
+        if initial.shape != shape or not initial.is_floating_point():
+            raise ValueError(
+                f"initial must be a floating-point tensor of shape {shape}, got "
+                f"{initial.dtype} of shape {tuple(initial.shape)}"
+            )
+        if not initial.isfinite().all():
+            raise ValueError("initial has non-finite entries")
+    elif initial is not None and not math.isfinite(initial):
+        raise ValueError(f"initial must be finite, got {initial}")
