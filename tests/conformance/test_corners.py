@@ -504,7 +504,7 @@ def test_single_point_says_when_tangents_are_dropped():
             return g * 2
 
     problem, model = Toy(), make_model("network", 1)
-    opt = CATALOGUE["single-point-v1"].build(model.parameters(), problem)
+    opt = CATALOGUE["msvrm-v1-sp"].build(model.parameters(), problem)
 
     def closure():
         probe = problem.inner(model, problem.everything())

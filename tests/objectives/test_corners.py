@@ -11,8 +11,8 @@ from torch import nn
 import fcco
 from fcco import data as D
 from fcco import objectives as O
-from fcco.problem import slope
 from fcco.objectives.moments import class_moments
+from fcco.problem import slope
 
 X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 LABELS = torch.rand(60, 3, generator=torch.Generator().manual_seed(1)) < 0.4

@@ -14,9 +14,9 @@ from torch import nn
 import fcco
 from fcco import Point, Probe, Weights
 from fcco.data import AnchorData, ViewData, exact_pass
-from fcco.problem.objective import Objective
-from fcco.objectives import NCA, Cox, GlobalContrastive
 from fcco.kernel.rows import ScaledRows
+from fcco.objectives import NCA, Cox, GlobalContrastive
+from fcco.problem.objective import Objective
 from fcco.problem.scaled import ScaledObjective
 from fcco.testing import CATALOGUE, RULES, flat, make_update
 from fcco.testing.job import assert_unchanged, capture

@@ -319,7 +319,7 @@ def test_a_restart_forgets_the_previous_point_and_keeps_u_and_z(name):
     entry = CATALOGUE[name]
     problem = Toy(affine=entry.affine)
     model = make_model("network", 1)
-    alpha, beta = (1.0 if name == "soap" else 0.4), 0.3
+    alpha, beta = (1.0 if entry.method == "soap" else 0.4), 0.3
     opt = entry.build(model.parameters(), problem, alpha=alpha, beta=beta, snapshot_every=7)
     for _ in run(opt, model, problem, draws_of(problem, 3, steps=9)):
         pass

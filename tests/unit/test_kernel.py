@@ -18,7 +18,6 @@ from fcco.methods import (
     VARIANT_V3,
     Coefficients,
     Point,
-    Weights,
     gamma_age,
     gamma_theory,
 )
@@ -46,7 +45,8 @@ def test_advance_takes_leading_batch_dimensions():
 def test_coefficients_may_be_batched_too():
     """A sweep over runs: alpha and beta with a leading dimension."""
     beta = torch.tensor([0.1, 0.5]).view(2, 1, 1)
-    u = advance(torch.ones(2, 3, 1), 1 - beta, SOX.inner.weights(beta, 0.0, 1.0), torch.zeros(2, 3, 1), {})
+    row = SOX.inner.weights(beta, 0.0, 1.0)
+    u = advance(torch.ones(2, 3, 1), 1 - beta, row, torch.zeros(2, 3, 1), {})
     torch.testing.assert_close(u[:, 0, 0], torch.tensor([0.9, 0.5]))
 
 
@@ -91,9 +91,10 @@ def test_which_gammas_correct():
     def corrects(beta, gamma):
         return Coefficients(lr=1.0, alpha=0.5, beta=beta, gamma=gamma).corrects
 
-    assert corrects(0.5, "age") and corrects(0.5, "storm") and corrects(1.0, "theory")
-    assert corrects(1.0, 0.1)
-    assert not corrects(0.5, 0.0) and not corrects(1.0, "age") and not corrects(1.0, "storm")
+    for beta, gamma in ((0.5, "age"), (0.5, "storm"), (1.0, "theory"), (1.0, 0.1)):
+        assert corrects(beta, gamma)
+    for beta, gamma in ((0.5, 0.0), (1.0, "age"), (1.0, "storm")):
+        assert not corrects(beta, gamma)
 
 
 def test_gamma_by_age_sums_the_momentum():

@@ -7,8 +7,8 @@ from torch import nn
 
 import fcco
 from fcco.distributed import Ranks
-from fcco.problem.probe import Probe
 from fcco.distributed.sharded import global_norm, is_sharded, like, local, written
+from fcco.problem.probe import Probe
 from fcco.testing import Toy, make_model
 
 

@@ -62,7 +62,7 @@ def test_places_that_are_none(tmp_path):
         return fcco.SOX(model.parameters(), Toy(4, 1), lr=0.1, alpha=0.5, beta=0.5, table_on=place)
 
     for nowhere in (tmp_path / "nowhere", os.fspath(tmp_path / "nowhere"), 3.5):
-        with pytest.raises(ValueError, match=r"table_on must be a device or a directory, and .* is"):
+        with pytest.raises(ValueError, match=r"table_on must be a device or a directory"):
             build(nowhere)
     assert build("cpu").table.device == torch.device("cpu")
 

@@ -7,8 +7,8 @@ from torch.utils._pytree import tree_leaves
 
 from fcco import MSVRM, Variant
 from fcco.distributed import Share
-from fcco.methods.point import Point
 from fcco.kernel.table import BlockTable
+from fcco.methods.point import Point
 from fcco.testing import CATALOGUE, Toy, make_model
 
 CPU = torch.device("cpu")

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import AnchorBatch
 from fcco.data.blocks import PAIRS, BlockData, as_inputs, structure
 from fcco.data.draws import draw
 from fcco.data.relations import at_risk, efron, has_label, same_class
+from fcco.problem.batches import AnchorBatch
 
 __all__ = ["AnchorData"]
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import Batch
 from fcco.data.blocks import BlockData, Device
 from fcco.distributed import Ranks
-from fcco.problem.objective import Objective
-from fcco.problem.probe import Closure, Probe
 from fcco.kernel.rows import rows_of
 from fcco.kernel.world import World
+from fcco.problem.batches import Batch
+from fcco.problem.objective import Objective
+from fcco.problem.probe import Closure, Probe
 
 __all__ = ["exact_pass", "exact_value"]
 

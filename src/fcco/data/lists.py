@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import AnchorBatch
 from fcco.data.blocks import BlockData, as_inputs, structure
 from fcco.data.draws import draw
+from fcco.problem.batches import AnchorBatch
 
 __all__ = ["ListData"]
 

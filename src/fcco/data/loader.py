@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from fcco.problem.batches import Batch
 from fcco.data.blocks import BlockData
 from fcco.data.sampler import BlockSampler
+from fcco.problem.batches import Batch
 from fcco.problem.objective import Objective
 
 __all__ = ["BlockLoader", "block_loader"]

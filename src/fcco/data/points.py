@@ -6,8 +6,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import PointBatch
 from fcco.data.blocks import BlockData, Device, as_inputs
+from fcco.problem.batches import PointBatch
 
 __all__ = ["PointData"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from fcco.problem.batches import Batch
 from fcco.data.blocks import BlockData
 from fcco.data.draws import distinct
 from fcco.distributed import Ranks, Share
+from fcco.problem.batches import Batch
 
 __all__ = ["BlockSampler"]
 

@@ -8,9 +8,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import ViewBatch
 from fcco.data.blocks import PAIRS, BlockData, Device, as_inputs
 from fcco.data.draws import draw
+from fcco.problem.batches import ViewBatch
 
 __all__ = ["ViewData"]
 

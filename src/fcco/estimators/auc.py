@@ -14,8 +14,8 @@ from fcco.data import BlockData, TaskData
 from fcco.estimators.classifier import Labels, ScoreClassifier
 from fcco.estimators.target import Rows, Target, some_of_each
 from fcco.metrics import macro_auroc
-from fcco.problem.objective import Objective
 from fcco.objectives import MultiTaskAUC
+from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
 __all__ = ["AUCClassifier"]

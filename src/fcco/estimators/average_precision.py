@@ -14,8 +14,8 @@ from fcco.data import AnchorData, BlockData
 from fcco.estimators.classifier import Labels, ScoreClassifier
 from fcco.estimators.target import Rows, Target, some_of_each
 from fcco.metrics import macro_average_precision
-from fcco.problem.objective import Objective
 from fcco.objectives import AveragePrecision, Sigmoid
+from fcco.problem.objective import Objective
 
 __all__ = ["APClassifier"]
 

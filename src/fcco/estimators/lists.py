@@ -12,8 +12,8 @@ from torch import Tensor
 from fcco.data import BlockData, ListData
 from fcco.estimators.target import FEWEST, Rows, Target
 from fcco.metrics import ndcg
-from fcco.problem.objective import Objective
 from fcco.objectives import NDCG, ListNet
+from fcco.problem.objective import Objective
 
 __all__ = ["Lists"]
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from fcco.data import AnchorData, BlockData
 from fcco.estimators.target import Rows, Target, some_of_each
 from fcco.metrics import concordance_index
-from fcco.problem.objective import Objective
 from fcco.objectives import Cox
+from fcco.problem.objective import Objective
 
 __all__ = ["Outcomes", "outcomes"]
 

@@ -106,7 +106,8 @@ class Checks:
                 FloatingPointError(f"non-finite z of trainable parameters {bad}") if bad else None
             )
 
-        self._finite += [norm.view(1).to(self.device) for norm in torch._foreach_norm(zs)]
+        for norm in torch._foreach_norm(list(zs)):
+            self._finite.append(norm.view(1).to(self.device))
         self._errors.append(find)
 
     @property

@@ -128,9 +128,7 @@ class ExactPass:
             self.sums[start : start + PIECE] = reduce(self.format.add, self.ranks.gather(piece))
         return samples
 
-    def _look(
-        self, point: Point, k: int, probe: Probe, derivative: Tensor | None
-    ) -> Pull | None:
+    def _look(self, point: Point, k: int, probe: Probe, derivative: Tensor | None) -> Pull | None:
         objective, device = self.objective, self.totals.device
         checks = Checks(Share(objective.num_blocks), objective.inner_dim, device)
         checks.probe(Point.SNAPSHOT, 0, probe)

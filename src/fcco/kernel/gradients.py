@@ -1,6 +1,6 @@
 """The sum of gradients over the points of a step: folded into ``.grad``, or kept apart."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -10,8 +10,9 @@ from fcco.kernel.recursion import advance
 from fcco.kernel.safeguard import ChangeBound
 from fcco.methods.point import Point
 from fcco.methods.weights import Weights
+from fcco.updates import Norm
 
-__all__ = ["GradientSum"]
+__all__ = ["GradientSum", "combined"]
 
 
 class GradientSum:
@@ -88,18 +89,7 @@ class GradientSum:
             for p, total in zip(self._params, self._wide, strict=True):
                 sums.append(torch.zeros_like(total) if p.grad is None else p.grad)
             return locals_of(sums)
-        current = self._kept[Point.CURRENT]
-        changes = {
-            point: list(torch._foreach_sub(current, there))
-            for point, there in self._kept.items()
-            if point is not Point.CURRENT
-        }
-        if self._safeguard is not None and Point.PREVIOUS in changes:
-            bound, alpha = self._safeguard
-            change = changes[Point.PREVIOUS]
-            scale = bound.scale(alpha, self._norm(current), self._norm(change))
-            torch._foreach_mul_(change, scale)
-        return advance(current, 0.0, row, current, changes)
+        return combined(self._kept, row, self._safeguard, self._norm)
 
     def clear(self) -> None:
         """Begin anew; ``.grad`` is emptied."""
@@ -107,5 +97,32 @@ class GradientSum:
         for p in self._params:
             p.grad = None
 
-    def _norm(self, parts: list[Tensor]) -> Tensor:
+    def _norm(self, parts: Sequence[Tensor]) -> Tensor:
         return global_norm(likes(parts, self._params))
+
+
+def combined(
+    gradients: Mapping[Point, list[Tensor]],
+    row: Weights,
+    safeguard: tuple[ChangeBound, float] | None,
+    norm: Norm,
+) -> list[Tensor]:
+    """b.current G(w_t) + sum_p b.since[p] (G(w_t) - G(p)), the change since w_{t-1} safeguarded.
+
+    Examples:
+        >>> gradients = {Point.CURRENT: [torch.ones(1)], Point.PREVIOUS: [torch.zeros(1)]}
+        >>> combined(gradients, Weights(current=0.5, since_previous=0.5), None, global_norm)
+        [tensor([1.])]
+    """
+    current = gradients[Point.CURRENT]
+    changes: dict[Point, list[Tensor]] = {
+        point: list(torch._foreach_sub(current, there))
+        for point, there in gradients.items()
+        if point is not Point.CURRENT
+    }
+    if safeguard is not None and Point.PREVIOUS in changes:
+        bound, alpha = safeguard
+        scale = bound.scale(alpha, norm(current), norm(changes[Point.PREVIOUS]))
+        for part in changes[Point.PREVIOUS]:
+            part.mul_(scale.to(part.device))
+    return advance(current, 0.0, row, current, changes)

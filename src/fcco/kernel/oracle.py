@@ -112,6 +112,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         self._buffers = buffers
         self._reduction = reduction
         self._gradients = gradients
+        self.gradient = gradients.total
         self._places = places or {}
         self._factor = factor
         self._rewind = rewind
@@ -169,10 +170,6 @@ class Oracle(AbstractContextManager["Oracle"]):
                     if weight is not None:
                         gradients.collect(point, end=end)
 
-    def gradient(self, row: Weights) -> list[Tensor]:
-        """See ``Visits``."""
-        return self._gradients.total(row)
-
     def forget(self) -> None:
         """Begin the sum of gradients anew."""
         self._gradients.clear()
@@ -209,9 +206,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         derivative = None
         with torch.set_grad_enabled(weight is not None):
             if tangent:
-                probe, derivative = call_along(
-                    closure, self._params, self._places[Point.PREVIOUS]
-                )
+                probe, derivative = call_along(closure, self._params, self._places[Point.PREVIOUS])
             else:
                 probe = closure()
         if not isinstance(probe, Probe):

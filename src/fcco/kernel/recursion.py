@@ -57,7 +57,7 @@ def advance(
 def _plus(total: T, weight: Scalar, term: T) -> T:
     """total + weight term, in one operation; ``total`` is ours to overwrite."""
     if isinstance(total, list):
-        torch._foreach_add_(total, term, alpha=weight)
+        torch._foreach_add_(total, term, alpha=float(weight))
         return total
     if isinstance(weight, Tensor):
         return torch.addcmul(total, weight, term)

@@ -1,9 +1,9 @@
 """One step of every method, from top to bottom.
 
-    u_t = (1 - beta)  u_{t-1} + a.current g(w_t) + sum_p a.since[p] (g(w_t) - g(p)) + a.anchor g(w_s)
-    z_t = (1 - alpha) z_{t-1} + b.current G(w_t) + sum_p b.since[p] (G(w_t) - G(p)) + b.anchor H_s
+    u_t = (1-beta)  u_{t-1} + a.current g(w_t) + sum_p a.since[p] (g(w_t) - g(p)) + a.anchor g(w_s)
+    z_t = (1-alpha) z_{t-1} + b.current G(w_t) + sum_p b.since[p] (G(w_t) - G(p)) + b.anchor H_s
 
-for the probed rows of u; p runs over w_{t-1} and the snapshot w_s, and
+for the probed rows of u. a and b are the method's rows, p runs over w_{t-1} and the snapshot w_s,
 
     G(p) = (1/B1) sum_i grad g_i(p; xi)^T grad f_i(slope row of i at p).
 
@@ -28,7 +28,6 @@ from fcco.methods import (
     Coefficients,
     Method,
     Point,
-    Scalar,
     SlopeAt,
     Weights,
     gamma_theory,
@@ -82,7 +81,7 @@ class Step:
     num_blocks: int
     ranks: int
     checks: Checks
-    weights: dict[Point, Scalar] = field(default_factory=dict)
+    weights: dict[Point, float] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     count: int = 0
 
@@ -141,7 +140,7 @@ def _tracked(s: Step, point: Point, corrected: bool) -> bool:
 def look(
     s: Step, point: Point, k: int, probe: Probe, derivative: Tensor | None = None
 ) -> Pull | None:
-    """Closure k at ``point``: note its values; if z needs it, take the slopes G(point) is made of."""
+    """Closure k at ``point``: note its values; if z needs them, take the slopes of G(point)."""
     ids = s.checks.probe(point, k, probe)
     values = s.rows.of(probe, s.dtype)
     if k == len(s.parts):

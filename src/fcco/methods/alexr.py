@@ -11,7 +11,10 @@ __all__ = ["ALEXR", "alexr"]
 
 
 def extrapolated(theta: float, beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
-    """u_t = (1 - beta) u_{t-1} + beta [g(w_t) + theta (g(w_t) - g(w_{t-1}))]: gamma = beta theta."""
+    """u_t = (1 - beta) u_{t-1} + beta [g(w_t) + theta (g(w_t) - g(w_{t-1}))].
+
+    It is the row of MSVR with gamma = beta theta.
+    """
     return Weights(current=beta, since_previous=beta * theta)
 
 

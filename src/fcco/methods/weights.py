@@ -39,15 +39,15 @@ class Weights:
         """The weight of the change since ``point``."""
         return self.since_previous if point is Point.PREVIOUS else self.since_snapshot
 
-    def at_points(self, further: Iterable[Point]) -> dict[Point, Scalar]:
+    def at_points(self, further: Iterable[Point]) -> dict[Point, float]:
         """The plain coefficient of x at w_t and at the further points, for a sum over points.
 
-        A point that is left out coincides with w_t.
+        A point that is left out coincides with w_t. The weights are numbers.
         """
-        weights = {Point.CURRENT: self.current}
+        weights = {Point.CURRENT: float(self.current)}
         for point in further:
-            since = self.since(point)
-            weights[Point.CURRENT] = weights[Point.CURRENT] + since
+            since = float(self.since(point))
+            weights[Point.CURRENT] += since
             weights[point] = -since
         return weights
 

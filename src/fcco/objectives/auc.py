@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import LabelBatch, TaskBatch
-from fcco.problem.objective import Objective
 from fcco.objectives.moments import class_moments
 from fcco.objectives.scores import widened
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
+from fcco.problem.batches import LabelBatch, TaskBatch
+from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
 __all__ = ["MultiTaskAUC", "MultiTaskGap"]

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import AnchorBatch
-from fcco.problem.objective import Objective
 from fcco.objectives.domains import Column, check_positive, project_ratio
 from fcco.objectives.scores import differences, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
+from fcco.problem.batches import AnchorBatch
+from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
 __all__ = ["AveragePrecision"]

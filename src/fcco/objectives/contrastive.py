@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from fcco.problem.batches import ViewBatch
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import mean_of_exponentials, widened
+from fcco.problem.batches import ViewBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 

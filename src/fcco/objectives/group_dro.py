@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from fcco.problem.batches import GroupBatch
-from fcco.problem.objective import Objective
 from fcco.objectives.domains import check_positive
 from fcco.objectives.surrogates import exp_then_linear
+from fcco.problem.batches import GroupBatch
+from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
 __all__ = ["GroupCVaR", "GroupDRO"]

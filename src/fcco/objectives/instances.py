@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fcco.problem.batches import GroupBatch
 from fcco.objectives.domains import Column, check_positive
 from fcco.objectives.scores import grouped_exponentials, scores_of, widened
+from fcco.problem.batches import GroupBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import PointBatch
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import mean_of_exponentials, widened
+from fcco.problem.batches import PointBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 

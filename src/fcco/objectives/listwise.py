@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import AnchorBatch
-from fcco.problem.objective import Objective
 from fcco.objectives.domains import Column, check_positive
 from fcco.objectives.scores import differences, mean_of_exponentials, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
+from fcco.problem.batches import AnchorBatch
+from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 

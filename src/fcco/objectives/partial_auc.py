@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import AnchorBatch
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import differences, mean_of_exponentials
 from fcco.objectives.surrogates import SquaredHinge, Surrogate, exp_then_linear
+from fcco.problem.batches import AnchorBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 

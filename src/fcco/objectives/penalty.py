@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
+from fcco.objectives.domains import check_positive
 from fcco.problem.batches import GroupBatch
 from fcco.problem.objective import Objective
-from fcco.objectives.domains import check_positive
 from fcco.problem.probe import Probe
 
 __all__ = ["ConstraintPenalty"]

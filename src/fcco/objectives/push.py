@@ -4,11 +4,11 @@ from typing import Any
 
 from torch import Tensor
 
-from fcco.problem.batches import AnchorBatch
-from fcco.problem.objective import Objective
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import differences, weighed
 from fcco.objectives.surrogates import Logistic, Surrogate
+from fcco.problem.batches import AnchorBatch
+from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
 __all__ = ["PNormPush"]

@@ -253,6 +253,9 @@ class CompositionalOptimizer(BlockOptimizer):
         places = {}
         for point in method.points:
             places[point] = [state[point.value] for state in triple.states]
+        anchors = None
+        if method.anchored:
+            anchors = locals_of([state["anchor"] for state in triple.states])
         checks = Checks(self._share, self.objective.inner_dim, self._host.device)
         s = Step(
             method=method,
@@ -277,7 +280,7 @@ class CompositionalOptimizer(BlockOptimizer):
             places=places,
             factor=self._share.weight,
         ) as oracle:
-            u, z = take(s, oracle, triple.z, self._anchors(triple))
+            u, z = take(s, oracle, triple.z, anchors)
             blocks, old = s.probed()
             checks.distinct(blocks)
             checks.rows(u, blocks, "u")
@@ -302,17 +305,11 @@ class CompositionalOptimizer(BlockOptimizer):
         )
         if s.number == 1 and self.ranks.size > 1 and not self.ranks.reduction.modules:
             warnings.warn(
-                f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was called that "
-                "averages their gradients",
+                f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
+                "called that averages their gradients",
                 stacklevel=4,
             )
         return triple, z, gradients.received, value
-
-    def _anchors(self, triple: _Triple) -> list[Tensor] | None:
-        """H of the last snapshot."""
-        if not self.method.anchored:
-            return None
-        return locals_of([state["anchor"] for state in triple.states])
 
     def _prepare(self) -> _Triple:
         """The trainable parameters and their states; ``.grad`` is discarded.

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from fcco.problem.objective import Objective
 from fcco.optim import CompositionalOptimizer
+from fcco.problem.objective import Objective
 from fcco.schedules.recipe import Recipe
 
 __all__ = ["Driver", "Output"]

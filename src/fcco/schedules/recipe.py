@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from fcco.methods.coefficients import Coefficients
 from fcco.methods import Method
+from fcco.methods.coefficients import Coefficients
 from fcco.updates import Update
 
 __all__ = ["Recipe", "Stage"]

@@ -1,15 +1,17 @@
 """Every optimizer by name, with the equations that define it: what the test suites run over."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, FreshPair, Variant
-from fcco.testing.reference import Rule, Settings
-from fcco.testing.toy import Toy
+from fcco.methods import REGISTRY
+from fcco.optim import CompositionalOptimizer, by_name
+from fcco.optim.block_optimizer import Params
+from fcco.problem import Objective
+from fcco.testing.reference import EQUATIONS, Rule, Settings
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Projected, Update
 
 __all__ = ["CATALOGUE", "RULES", "Entry", "flat", "make_update"]
@@ -17,30 +19,48 @@ __all__ = ["CATALOGUE", "RULES", "Entry", "flat", "make_update"]
 
 @dataclass(frozen=True)
 class Entry:
-    """An optimizer class, the arguments that choose its method, and its equations."""
+    """A registered method, the options it is built with, and the equations that define it.
+
+    ``extra`` marks those that differ from another entry in gamma or slopes alone.
+    """
 
     name: str
-    cls: type[CompositionalOptimizer]
-    choice: dict[str, Any] = field(default_factory=dict)
-    equations: dict[str, Any] = field(default_factory=dict)
-    values: int = 1
-    gradients: int = 1
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
     extra: bool = False
+
+    @property
+    def equations(self) -> dict[str, Any]:
+        """For the reference."""
+        slope = "updated" if self.options.get("updated_slopes") else None
+        slope = "common" if self.options.get("one_slope") else slope
+        gamma = {"gamma": self.options["gamma"]} if "gamma" in self.options else {}
+        return EQUATIONS[self.method] | gamma | ({"slope": slope} if slope else {})
 
     @property
     def affine(self) -> bool:
         """Whether the method is meant for affine slopes."""
-        return self.cls is FreshPair
+        return REGISTRY[self.method].needs_pair
 
     @property
     def anchored(self) -> bool:
         """Whether it takes snapshots."""
-        return bool(self.equations["z"] == "eqn:z+")
+        return REGISTRY[self.method].method.anchored
 
     @property
     def has_table(self) -> bool:
         """Whether it tracks u."""
-        return self.equations["u"] is not None
+        return REGISTRY[self.method].method.inner is not None
+
+    @property
+    def values(self) -> int:
+        """Inner values that a sample costs in an ordinary step."""
+        return REGISTRY[self.method].values
+
+    @property
+    def gradients(self) -> int:
+        """Inner gradients that a sample costs in an ordinary step."""
+        return REGISTRY[self.method].gradients
 
     @property
     def points(self) -> int:
@@ -50,27 +70,17 @@ class Entry:
 
     def build(
         self,
-        params: Iterable[Any],
-        objective: Toy,
+        params: Params,
+        objective: Objective,
         *,
         lr: float = 0.1,
         alpha: float = 0.5,
         beta: float = 0.5,
-        snapshot_every: int | None = None,
-        initial: Tensor | float | None = None,
-        **common: Any,
+        **further: Any,
     ) -> CompositionalOptimizer:
         """The optimizer; an argument that the method has no use for is left out."""
-        arguments = dict(self.choice, lr=lr, **common)
-        arguments.setdefault("alpha", alpha)
-        if self.cls is SOAP:
-            del arguments["alpha"]
-        if self.has_table:
-            arguments.update(beta=beta, initial=initial)
-        if self.anchored:
-            arguments["snapshot_every"] = snapshot_every
-        make: Callable[..., CompositionalOptimizer] = self.cls
-        return make(params, objective, **arguments)
+        settings = {"lr": lr, "alpha": alpha, "beta": beta} | further | self.options
+        return by_name(self.method, params, objective, **settings)
 
     def settings(self, **values: Any) -> Settings:
         """The same, for the reference."""
@@ -79,92 +89,29 @@ class Entry:
         return Settings(**(values | self.equations))
 
 
-def _msvrm(version: int, gamma: float | str, extra: bool = False) -> Entry:
-    u = "MSVR_SVRG" if version == 3 else "MSVR"
-    z = {1: "momentum", 2: "eqn:z", 3: "eqn:z+"}[version]
-    return Entry(
-        f"msvrm-v{version}-{gamma}",
-        MSVRM,
-        {"version": version, "gamma": gamma},
-        {"u": u, "z": z, "gamma": gamma},
-        values={1: 2, 2: 2, 3: 3}[version],
-        gradients=version,
-        extra=extra,
-    )
+def _entries() -> Iterator[Entry]:
+    corrected = {"msvrm-v1-sp": "age", "msvrm-v2-sp": "theory"}
+    for name, registered in REGISTRY.items():
+        if name in corrected:
+            yield Entry(name, name, {"gamma": corrected[name]})
+        elif registered.method.corrected:
+            yield Entry(f"{name}-theory", name, {"gamma": "theory"})
+            yield Entry(f"{name}-storm", name, {"gamma": "storm"}, extra=name == "msvrm-v3")
+            yield Entry(f"{name}-age", name, {"gamma": "age"}, extra=True)
+        else:
+            yield Entry(name, name)
+    yield Entry("msvrm-v2-0.7", "msvrm-v2", {"gamma": 0.7}, extra=True)
+    for name in ("sox", "soap", "mars"):
+        yield Entry(f"{name}-updated", name, {"updated_slopes": True}, extra=True)
+    for name in ("msvrm-v1", "msvrm-v2"):
+        options = {"gamma": "age", "updated_slopes": True}
+        yield Entry(f"{name}-updated", name, options, extra=True)
+    options = {"gamma": "age", "one_slope": True}
+    yield Entry("msvrm-v2-one-slope", "msvrm-v2", options, extra=True)
 
 
-CATALOGUE: dict[str, Entry] = {
-    entry.name: entry
-    for entry in [
-        Entry("sox", SOX, {}, {"u": "SOXE", "z": "momentum"}),
-        Entry("soap", SOAP, {}, {"u": "SOXE", "z": "momentum", "alpha": 1.0}),
-        Entry(
-            "sox-updated",
-            SOX,
-            {"updated_slopes": True},
-            {"u": "SOXE", "z": "momentum", "slope": "updated"},
-            extra=True,
-        ),
-        *(
-            Entry(
-                f"msvrm-v{version}-updated",
-                MSVRM,
-                {"version": version, "updated_slopes": True},
-                {"u": "MSVR", "z": z, "gamma": "age", "slope": "updated"},
-                values=2,
-                gradients=version,
-                extra=True,
-            )
-            for version, z in ((1, "momentum"), (2, "eqn:z"))
-        ),
-        Entry("bsgd", BSGD, {}, {"u": None, "z": "momentum", "slope": "value"}),
-        _msvrm(1, "storm"),
-        _msvrm(2, "storm"),
-        *(_msvrm(version, "theory") for version in (1, 2, 3)),
-        *(_msvrm(version, "age", extra=True) for version in (1, 2, 3)),
-        _msvrm(3, "storm", extra=True),
-        _msvrm(2, 0.7, extra=True),
-        Entry(
-            "single-point-v1",
-            MSVRM,
-            {"version": 1, "single_point": True},
-            {"u": "MSVR-SP", "z": "momentum", "gamma": "age"},
-            values=2,
-        ),
-        Entry(
-            "single-point-v2",
-            MSVRM,
-            {"version": 2, "single_point": True, "gamma": "theory"},
-            {"u": "MSVR-SP", "z": "eqn:z", "gamma": "theory"},
-            values=3,
-            gradients=2,
-        ),
-        *(
-            Entry(
-                f"fresh-pair-v{version}",
-                FreshPair,
-                {"version": version},
-                {"u": None, "z": z, "slope": "pair"},
-                values=2 * version,  # both samples of a pair are evaluated
-                gradients=version,
-            )
-            for version, z in ((1, "momentum"), (2, "eqn:z"), (3, "eqn:z+"))
-        ),
-        *(
-            Entry(
-                f"variant-v{version}",
-                Variant,
-                {"version": version},
-                {"u": "variant-svrg" if version == 3 else "variant", "z": z},
-                values={1: 2, 2: 2, 3: 3}[version],
-                gradients=version,
-            )
-            for version, z in ((1, "momentum"), (2, "eqn:z"), (3, "eqn:z+"))
-        ),
-    ]
-}
-"""Optimizers by name; ``values`` and ``gradients`` are what a sample costs them in a later step,
-``extra`` marks those that differ from another entry in gamma alone."""
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _entries()}
+"""Optimizers by name."""
 
 RULES: dict[str, Rule] = {
     "plain": Rule("plain"),

@@ -208,7 +208,7 @@ def follows_schedulers(entry: Entry) -> None:
     torch.testing.assert_close(job.w, twin.w, rtol=1e-13, atol=1e-13)
     layers = make_model("network", 2)
     still, moving = list(layers[0].parameters()), list(layers[2].parameters())
-    groups = [{"params": still, "lr": 0.0}, {"params": moving}]
+    groups: list[dict[str, Any]] = [{"params": still, "lr": 0.0}, {"params": moving}]
     opt = entry.build(groups, job.problem, lr=0.05)
     before = flat(still), flat(moving)
     if opt.snapshot_due:

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fcco.distributed.sharded import local
 from fcco.optim import CompositionalOptimizer
 from fcco.problem.probe import Probe
-from fcco.distributed.sharded import local
 from fcco.testing.catalogue import Entry, flat
 from fcco.testing.toy import Draw, Toy, make_model
 

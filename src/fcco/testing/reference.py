@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fcco.testing.toy import Draw, Toy
 
-__all__ = ["Rule", "Settings", "Trace", "reference"]
+__all__ = ["EQUATIONS", "Rule", "Settings", "Trace", "reference"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,27 @@ class Trace:
     w: list[Tensor] = field(default_factory=list)
     u: list[Tensor] = field(default_factory=list)
     z: list[Tensor] = field(default_factory=list)
+
+
+EQUATIONS: dict[str, dict[str, Any]] = {
+    "sox": {"u": "SOXE", "z": "momentum"},
+    "soap": {"u": "SOXE", "z": "momentum", "alpha": 1.0},
+    "bsgd": {"u": None, "z": "momentum", "slope": "value"},
+    "msvrm-v1": {"u": "MSVR", "z": "momentum"},
+    "msvrm-v2": {"u": "MSVR", "z": "eqn:z"},
+    "msvrm-v3": {"u": "MSVR_SVRG", "z": "eqn:z+"},
+    "msvrm-v1-sp": {"u": "MSVR-SP", "z": "momentum"},
+    "msvrm-v2-sp": {"u": "MSVR-SP", "z": "eqn:z"},
+    "variant-v1": {"u": "variant", "z": "momentum"},
+    "variant-v2": {"u": "variant", "z": "eqn:z"},
+    "variant-v3": {"u": "variant-svrg", "z": "eqn:z+"},
+    "fresh-pair-v1": {"u": None, "z": "momentum", "slope": "pair"},
+    "fresh-pair-v2": {"u": None, "z": "eqn:z", "slope": "pair"},
+    "fresh-pair-v3": {"u": None, "z": "eqn:z+", "slope": "pair"},
+    "alexr": {"u": "ALEXR", "z": "momentum", "slope": "updated"},
+    "mars": {"u": "SOXE", "z": "MARS"},
+}
+"""Of every registered method, what defines it: the branches of ``reference``."""
 
 
 def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Settings) -> Trace:

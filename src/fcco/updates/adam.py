@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.distributed.sharded import locals_of
-from fcco.updates.update import Update, clip_scale
+from fcco.distributed.sharded import global_norm, locals_of
+from fcco.updates.update import Norm, Update, clip_scale
 
 __all__ = ["AMSGrad", "Adam"]
 
@@ -48,9 +48,14 @@ class SecondMoment(Update):
         # very parameter, also for one that joined late.
         return {name: torch.zeros_like(z) for name in self.moments} | {"h_weight": z.new_zeros(())}
 
-    def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+    def directions(
+        self,
+        zs: Sequence[Tensor],
+        states: Sequence[dict[str, Any]],
+        norm: Norm = global_norm,
+    ) -> list[Tensor]:
         """Advance h, then divide the (projected) z by its root."""
-        scale = None if self.radius is None else clip_scale(zs, self.radius)
+        scale = None if self.radius is None else clip_scale(zs, self.radius, norm)
         z = locals_of(zs)
         h = locals_of([state["h"] for state in states])
         weight = locals_of([state["h_weight"] for state in states])

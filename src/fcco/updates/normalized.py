@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fcco.distributed.sharded import global_norm, local
-from fcco.updates.update import Update
+from fcco.updates.update import Norm, Update
 
 __all__ = ["Normalized"]
 
@@ -22,8 +22,13 @@ class Normalized(Update):
         [tensor([0.6000, 0.8000])]
     """
 
-    def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+    def directions(
+        self,
+        zs: Sequence[Tensor],
+        states: Sequence[dict[str, Any]],
+        norm: Norm = global_norm,
+    ) -> list[Tensor]:
         """Every z over the common norm."""
-        norm = global_norm(zs)
-        norm = norm.clamp_min(torch.finfo(norm.dtype).tiny)
-        return [local(z) / norm.to(z.device) for z in zs]
+        size = norm(zs)
+        size = size.clamp_min(torch.finfo(size.dtype).tiny)
+        return [local(z) / size.to(z.device) for z in zs]

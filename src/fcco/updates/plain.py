@@ -5,7 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fcco.updates.update import Update
+from fcco.distributed.sharded import global_norm
+from fcco.updates.update import Norm, Update
 
 __all__ = ["Plain"]
 
@@ -19,6 +20,11 @@ class Plain(Update):
         [tensor([2.])]
     """
 
-    def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+    def directions(
+        self,
+        zs: Sequence[Tensor],
+        states: Sequence[dict[str, Any]],
+        norm: Norm = global_norm,
+    ) -> list[Tensor]:
         """z itself."""
         return list(zs)

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fcco.distributed.sharded import local
-from fcco.updates.update import Update, clip_scale
+from fcco.distributed.sharded import global_norm, local
+from fcco.updates.update import Norm, Update, clip_scale
 
 __all__ = ["Projected"]
 
@@ -27,7 +27,12 @@ class Projected(Update):
             raise ValueError(f"Projected: radius must be positive, got {radius}")
         self.radius = radius
 
-    def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+    def directions(
+        self,
+        zs: Sequence[Tensor],
+        states: Sequence[dict[str, Any]],
+        norm: Norm = global_norm,
+    ) -> list[Tensor]:
         """z, or its projection onto the ball."""
-        scale = clip_scale(zs, self.radius)
+        scale = clip_scale(zs, self.radius, norm)
         return [local(z) * scale.to(z.device) for z in zs]

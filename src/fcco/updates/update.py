@@ -1,7 +1,7 @@
 """What a step rule is: it turns the estimate z into the direction w moves along."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -9,7 +9,10 @@ from torch import Tensor
 
 from fcco.distributed.sharded import global_norm
 
-__all__ = ["Update", "clip_scale"]
+__all__ = ["Norm", "Update", "clip_scale"]
+
+Norm = Callable[[Sequence[Tensor]], Tensor]
+"""The Euclidean norm of all parameters together."""
 
 
 class Update(ABC):
@@ -23,19 +26,27 @@ class Update(ABC):
         return {}
 
     @abstractmethod
-    def directions(self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
-        """d_t for every parameter. ``zs`` is only read; ``states`` are advanced in place.
+    def directions(
+        self,
+        zs: Sequence[Tensor],
+        states: Sequence[dict[str, Any]],
+        norm: Norm = global_norm,
+    ) -> list[Tensor]:
+        """d_t for every parameter; of a sharded one the local part is enough.
 
-        Of a sharded parameter (``fcco.distributed.sharded``) the local part is enough.
+        Args:
+            zs: z_t of every parameter, only read.
+            states: what is remembered of every parameter, advanced in place.
+            norm: of all parameters together.
         """
 
 
-def clip_scale(zs: Sequence[Tensor], radius: float) -> Tensor:
+def clip_scale(zs: Sequence[Tensor], radius: float, norm: Norm = global_norm) -> Tensor:
     """min(1, radius / ||z||), the factor of the projection onto a ball.
 
     Examples:
         >>> clip_scale([torch.tensor([3.0, 4.0])], radius=1.0)
         tensor(0.2000)
     """
-    norm = global_norm(zs)
-    return (radius / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp(max=1.0)
+    size = norm(zs)
+    return (radius / size.clamp_min(torch.finfo(size.dtype).tiny)).clamp(max=1.0)

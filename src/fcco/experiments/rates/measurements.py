@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.methods.coefficients import gamma_storm, gamma_theory
-from fcco.experiments.rates.sweep import Sweep
-from fcco.methods.msvrm import msvr
-from fcco.methods.point import Point
+from fcco.distributed import Share
+from fcco.experiments.rates.sweep import Stacked, Sweep, Trusted
+from fcco.kernel.rows import rows_of
+from fcco.kernel.step import Step, look, track
+from fcco.kernel.table import BlockTable
+from fcco.methods import MSVRM_V1, Coefficients, Gamma, Point
+from fcco.problem import Probe
 from fcco.problems import PhaseNoise
-from fcco.kernel.recursion import advance
 from fcco.schedules import RECIPES
 
 __all__ = [
@@ -112,8 +114,8 @@ def path_error(
     else:
         beta = min(0.5, math.pow(m / (B1 * num_steps), 2 / 3))
         eta = math.pow(B1 / m, 1 / 3) * math.pow(num_steps, -2 / 3)
-    gamma = {"none": 0.0, "storm": gamma_storm(beta), "theory": gamma_theory(beta, m, B1)}
-    row = msvr(beta, gamma[correction], m / B1)
+    gamma: Gamma = 0.0 if correction == "none" else correction
+    c = Coefficients(lr=eta, alpha=1.0, beta=beta, gamma=gamma)
     problem = PhaseNoise(m, dim=2, noise=0.5, distinct=8)
     generator = torch.Generator().manual_seed(seed + num_steps + m)
 
@@ -124,16 +126,23 @@ def path_error(
     u = problem.exact_inner(place(0)).expand(runs, m) + 0.5 * torch.randn(
         (runs, m), generator=generator, dtype=torch.float64
     ) / math.sqrt(2)
+    table = BlockTable.build(Share(runs * m), 1, dtype=torch.float64)
+    table.fill(u.reshape(-1, 1), step=0)
+    rows, trusted = rows_of(Stacked(problem, runs)), Trusted(runs * m)
+    offset = torch.arange(runs).unsqueeze(1) * m
     total = torch.zeros(runs, dtype=torch.float64)
     for t in range(1, num_steps + 1):
         now, before = place(t).expand(runs, 2), place(t - 1).expand(runs, 2)
         blocks = torch.rand((runs, m), generator=generator).argsort(1)[:, :B1]
         xi = problem.phases((runs, B1), generator)
-        value = problem.sample(now, blocks, xi)
-        change = value - problem.sample(before, blocks, xi)
-        rows = advance(u.gather(1, blocks), 1 - beta, row, value, {Point.PREVIOUS: change})
-        u = u.scatter(1, blocks, rows)
+        ids = (blocks + offset).flatten()
+        s = Step(MSVRM_V1, c, t, (), rows, table, torch.float64, runs * m, 1, trusted)
+        for point, w in ((Point.CURRENT, now), (Point.PREVIOUS, before)):
+            if point is Point.CURRENT or c.corrects:
+                look(s, point, 0, Probe(ids, problem.sample(w, blocks, xi).view(-1, 1)))
+        table.write(ids, s.parts[0].old, track(s, s.parts[0]), step=t, beta=beta)
         if 2 * t > num_steps:
+            u = table.whole().view(runs, m)
             error = (u - problem.exact_inner(now)).square().mean(1)
             total += error / (num_steps - num_steps // 2)
     return total

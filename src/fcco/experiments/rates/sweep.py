@@ -1,24 +1,27 @@
 """Many runs of one recipe at once: the kernel on tensors with a leading dimension of runs."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from fcco.methods.coefficients import Coefficients, Scalar, Weights, gamma_age, gamma_storm, gamma_theory
-from fcco.methods import SlopeAt
-from fcco.methods.point import Point
-from fcco.problems import PhaseNoise
-from fcco.kernel.recursion import advance
+from fcco.distributed import Share
+from fcco.kernel.checks import Checks
+from fcco.kernel.gradients import combined
+from fcco.kernel.oracle import Look
+from fcco.kernel.rows import rows_of
 from fcco.kernel.safeguard import ChangeBound
+from fcco.kernel.step import Step, take
+from fcco.kernel.storage import zeros_in_memory
+from fcco.methods import Coefficients, Point, SlopeAt, Weights
+from fcco.optim.memory import build_table
+from fcco.problem import Objective, Probe
+from fcco.problems import PhaseNoise
 from fcco.schedules import Recipe, Stage
-from fcco.updates import Normalized, Plain
-from fcco.updates.adam import SecondMoment
-from fcco.updates.projected import Projected
 
-__all__ = ["Sweep", "Traces", "with_gamma"]
+__all__ = ["Stacked", "Sweep", "Traces", "Trusted", "with_gamma"]
 
 
 @dataclass
@@ -40,11 +43,100 @@ class Traces:
     queries: tuple[int, int]
 
 
+class Stacked(Objective):
+    """Many runs of one problem as one problem: block i of run r is block r m + i."""
+
+    inner_dim = 1
+
+    def __init__(self, problem: PhaseNoise, runs: int) -> None:
+        self.problem = problem
+        self.num_blocks = runs * problem.num_blocks
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """f_i(u)."""
+        return self.problem.outer(u, blocks % self.problem.num_blocks)
+
+    def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """f_i'(u), in closed form."""
+        return self.problem.slope(u[:, 0], blocks % self.problem.num_blocks).unsqueeze(1)
+
+
+class Trusted(Checks):
+    """Asks nothing: the samples are our own."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__(Share(blocks), 1, torch.device("cpu"))
+
+    def probe(self, point: Point, k: int, probe: Probe) -> Tensor:
+        """The blocks."""
+        return probe.blocks
+
+    def rows(self, rows: Tensor, blocks: Tensor, what: str) -> None:
+        """Nothing."""
+
+
+def run_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """The norm of every run, (runs, 1)."""
+    (tensor,) = tensors
+    norm: Tensor = tensor.norm(dim=1, keepdim=True)
+    return norm
+
+
+class SweepOracle:
+    """Shows one sample of every run at a point, in closed form; gradients are kept apart.
+
+    Args:
+        problem: of every run.
+        places: w of every run at each point, (runs, dim).
+        draw: blocks, phases and second phases of every run, (runs, B1).
+        safeguard: bounds the change of the gradient, with alpha; or None.
+    """
+
+    def __init__(
+        self,
+        problem: PhaseNoise,
+        places: dict[Point, Tensor],
+        draw: tuple[Tensor, Tensor, Tensor],
+        safeguard: tuple[ChangeBound, float] | None,
+    ) -> None:
+        self.problem, self.places, self.safeguard = problem, places, safeguard
+        self.blocks, self.xi, self.pair = draw
+        offset = torch.arange(len(self.blocks)).unsqueeze(1) * problem.num_blocks
+        self.ids = (self.blocks + offset).flatten()
+        self.gradients: dict[Point, list[Tensor]] = {}
+        self.value_passes = 0
+
+    def visit(
+        self, point: Point, look: Look, *, weight: float | None, tangent: bool, last: bool
+    ) -> None:
+        """Values, slopes and their pull on w, run by run."""
+        problem, w, blocks = self.problem, self.places[point], self.blocks
+        self.value_passes += 2 if tangent else 1
+        values = problem.sample(w, blocks, self.xi).view(-1, 1)
+        pair = problem.sample(w, blocks, self.pair).view(-1, 1)
+        jacobian = derivative = None
+        if tangent or weight is not None:
+            jacobian = problem.jacobian(w, blocks, self.xi)
+        if tangent and jacobian is not None:
+            direction = (w - self.places[Point.PREVIOUS]).unsqueeze(-2)
+            derivative = (jacobian * direction).sum(-1).view(-1, 1)
+        pull = look(point, 0, Probe(self.ids, values, pair=pair), derivative)
+        if pull is not None and jacobian is not None:
+            slopes = pull.values.view(*blocks.shape, 1)
+            # Divided by all probed blocks this is the mean over those of one run.
+            self.gradients[point] = [len(blocks) * (slopes * jacobian).sum(-2)]
+
+    def gradient(self, row: Weights) -> list[Tensor]:
+        """Of all runs, (runs, dim)."""
+        return combined(self.gradients, row, self.safeguard, run_norm)
+
+
 class Sweep:
     """Runs ``recipe`` from ``problem.start`` with ``runs`` independent seeds, batched.
 
-    Slopes, points, weights and recursions are those of the optimizer; a test ties the two step by
-    step. ``draw`` may be replaced to prescribe the samples.
+    The step is the optimizer's own (``fcco.kernel.step``), on one problem that holds the blocks of
+    all runs; only the oracle and the norms are batched. ``draw`` may be replaced to prescribe the
+    samples.
     """
 
     def __init__(
@@ -61,20 +153,41 @@ class Sweep:
         self.problem, self.recipe, self.blocks, self.runs = problem, recipe, blocks, runs
         self.method = recipe.method
         self.generator = torch.Generator().manual_seed(seed)
-        m = problem.num_blocks
+        self.rows = rows_of(Stacked(problem, runs))
         self.w = problem.start.expand(runs, -1).clone()
-        self.places = {Point.PREVIOUS: self.w.clone(), Point.SNAPSHOT: self.w.clone()}
-        self.z = torch.zeros_like(self.w)
-        self.u = self._first_table()
-        self.tables = {Point.CURRENT: self.u, Point.PREVIOUS: self.u, Point.SNAPSHOT: self.u}
-        self.last_visit = torch.zeros((runs, m), dtype=torch.int64)
-        self.exact_inner = torch.zeros((runs, m), dtype=torch.float64)
+        self.places = {Point.PREVIOUS: self.w, Point.SNAPSHOT: self.w}
+        self.state = {"z": torch.zeros_like(self.w)} | recipe.update.init(self.w)
         self.anchor = torch.zeros_like(self.w)
-        self.h = torch.zeros_like(self.w)
-        self.h_max = torch.zeros_like(self.w)
+        first = self._first_table()
+        self.table = None
+        if self.method.inner is not None:
+            gamma = recipe.coefficients(1).gamma
+            self.table = build_table(
+                self.rows,
+                self.method,
+                Share(runs * problem.num_blocks),
+                dtype=torch.float64,
+                zeros=zeros_in_memory,
+                gamma=gamma,
+                inner_dim=1,
+                initial=None if self.method.anchored else first.view(-1, 1),
+            )
         self.step, self.snapshot_step = 0, 0
         self.values = self.gradients = 0
         self.draw: Callable[[], tuple[Tensor, Tensor, Tensor]] = self._draw
+
+    @property
+    def z(self) -> Tensor:
+        """(runs, dim)."""
+        return self.state["z"]
+
+    @property
+    def u(self) -> Tensor:
+        """(runs, m); zero without a table."""
+        shape = (self.runs, self.problem.num_blocks)
+        if self.table is None:
+            return torch.zeros(shape, dtype=torch.float64)
+        return self.table.whole().view(shape)
 
     def _first_table(self) -> Tensor:
         m, samples = self.problem.num_blocks, self.recipe.initial_samples or 1
@@ -95,16 +208,16 @@ class Sweep:
     def snapshot(self) -> None:
         """The exact pass, known in closed form; counted as what it would cost."""
         problem, m = self.problem, self.problem.num_blocks
-        everything = torch.arange(m).expand(self.runs, m)
-        self.exact_inner = problem.exact_inner(self.w)
-        if self.snapshot_step == 0:
-            self.u = self.exact_inner.clone()
-            self.tables[Point.CURRENT] = self.tables[Point.PREVIOUS] = self.u
-        at = self.exact_inner if self.method.slope_at is SlopeAt.PAIR else self.u
-        slopes = problem.slope(at, everything)
+        exact = problem.exact_inner(self.w)
+        u = exact
+        if self.table is not None:
+            if self.snapshot_step == 0:
+                self.table.fill(exact.view(-1, 1), step=self.step)
+            self.table.keep_snapshot(exact.view(-1, 1), torch.ones(self.runs * m))
+            u = self.u
+        slopes = problem.slope(u, torch.arange(m).expand(self.runs, m))
         self.anchor = (slopes.unsqueeze(-1) * problem.a).mean(-2)
-        self.tables[Point.SNAPSHOT] = self.u
-        self.places[Point.SNAPSHOT] = self.w.clone()
+        self.places[Point.SNAPSHOT] = self.w
         self.snapshot_step = self.step + 1
         cost = m * (problem.inner_size or 0)
         self.values += cost
@@ -112,101 +225,36 @@ class Sweep:
 
     def advance(self, c: Coefficients) -> None:
         """One step of all runs."""
-        problem, method, t = self.problem, self.method, self.step + 1
-        blocks, xi, pair = self.draw()
-        coincide = {Point.PREVIOUS} if t == 1 else set()
-        if self.snapshot_step == t:
-            coincide.add(Point.SNAPSHOT)
-
-        def trimmed(row: Weights) -> Weights:
-            for point in coincide:
-                row = row.without(point)
-            return row
-
-        gradient_row = trimmed(method.gradient(c.alpha))
-        keep = 1 - c.alpha
-        if t == 1:
-            gradient_row, keep = gradient_row.at_start(), 0.0
-        inner_row = None
-        if method.inner is not None:
-            gamma = self._gamma(c, blocks, t)
-            inner_row = trimmed(method.inner(c.beta, gamma, problem.num_blocks / self.blocks))
-
-        def place(point: Point) -> Tensor:
-            return self.w if point is Point.CURRENT else self.places[point]
-
-        def pull(point: Point) -> Tensor:
-            w = place(point)
-            if method.slope_at is SlopeAt.PAIR:
-                at = problem.sample(w, blocks, pair)
-            elif method.slope_at is SlopeAt.VALUE:
-                at = problem.sample(w, blocks, xi)
-            else:
-                at = self.tables[point].gather(1, blocks)
-            slopes = problem.slope(at, blocks).unsqueeze(-1)
-            return (slopes * problem.jacobian(w, blocks, xi)).mean(-2)
-
-        now = pull(Point.CURRENT)
-        changes = {point: now - pull(point) for point in gradient_row.points()}
-        if self.safeguard is not None and Point.PREVIOUS in changes:
-            sizes = (x.norm(dim=1, keepdim=True) for x in (now, changes[Point.PREVIOUS]))
-            damp = self.safeguard.scale(c.alpha, *sizes)
-            damped = gradient_row.since_previous * damp
-            gradient_row = replace(gradient_row, since_previous=damped)
-        z = advance(self.z, keep, gradient_row, now, changes, self.anchor)
-        looked = {Point.CURRENT} | gradient_row.points()
-        u = self.u
-        if inner_row is not None:
-            value = problem.sample(self.w, blocks, xi)
-            moved: dict[Point, Tensor] = {}
-            for point in inner_row.points():
-                if method.single_point and point is Point.PREVIOUS:
-                    direction = (self.w - self.places[point]).unsqueeze(-2)
-                    moved[point] = (problem.jacobian(self.w, blocks, xi) * direction).sum(-1)
-                else:
-                    moved[point] = value - problem.sample(place(point), blocks, xi)
-                    looked = looked | {point}
-            old, exact = self.u.gather(1, blocks), self.exact_inner.gather(1, blocks)
-            rows = advance(old, 1 - c.beta, inner_row, value, moved, exact)
-            u = ((1 - c.beta) * u if method.shrinks else u).scatter(1, blocks, rows)
-            self.last_visit.scatter_(1, blocks, t)
+        method, t = self.method, self.step + 1
+        here = (Point.PREVIOUS,) if t == 1 else ()
+        total = self.runs * self.problem.num_blocks
+        s = Step(
+            method=method,
+            coefficients=c,
+            number=t,
+            coincide=(*here, Point.SNAPSHOT) if self.snapshot_step == t else here,
+            rows=self.rows,
+            table=self.table,
+            dtype=torch.float64,
+            num_blocks=total,
+            ranks=1,
+            checks=Trusted(total),
+        )
+        guard = None if self.safeguard is None else (self.safeguard, c.alpha)
+        places = self.places | {Point.CURRENT: self.w}
+        oracle = SweepOracle(self.problem, places, self.draw(), guard)
+        u, (z,) = take(s, oracle, [self.z], [self.anchor] if method.anchored else None)
+        if self.table is not None:
+            blocks, old = s.probed()
+            self.table.write(blocks, old, u, step=t, beta=c.beta)
         pairs = 2 if method.slope_at is SlopeAt.PAIR else 1
-        self.values += self.blocks * len(looked) * pairs
-        self.gradients += self.blocks * (1 + len(gradient_row.points()))
-        self.tables[Point.PREVIOUS], self.tables[Point.CURRENT] = self.u, u
+        self.values += self.blocks * oracle.value_passes * pairs
+        self.gradients += self.blocks * len(oracle.gradients)
         self.places[Point.PREVIOUS] = self.w
-        self.u, self.z, self.step = u, z, t
+        self.state["z"], self.step = z, t
+        (direction,) = self.recipe.update.directions([z], [self.state], run_norm)
         decay = 1 - c.lr * self.recipe.weight_decay
-        self.w = decay * self.w - c.lr * self._direction(z)
-
-    def _gamma(self, c: Coefficients, blocks: Tensor, t: int) -> Scalar:
-        if c.gamma == "theory":
-            return gamma_theory(c.beta, self.problem.num_blocks, self.blocks)
-        if c.gamma == "age":
-            return gamma_age(c.alpha, c.beta, t - self.last_visit.gather(1, blocks))
-        if isinstance(c.gamma, str):
-            return gamma_storm(c.beta)
-        return c.gamma
-
-    def _direction(self, z: Tensor) -> Tensor:
-        """The step rules, run by run."""
-        rule = self.recipe.update
-        norm: Tensor = z.norm(dim=1, keepdim=True).clamp_min(torch.finfo(z.dtype).tiny)
-        if isinstance(rule, Plain):
-            return z
-        if isinstance(rule, Normalized):
-            return z / norm
-        if isinstance(rule, Projected):
-            return z * (rule.radius / norm).clamp(max=1.0)
-        if isinstance(rule, SecondMoment):
-            self.h = rule.beta2 * self.h + (1 - rule.beta2) * z.square()
-            self.h_max = torch.maximum(self.h_max, self.h)
-            h = self.h_max if "h_max" in rule.moments else self.h
-            if rule.bias_correction:
-                h = h / (1 - rule.beta2**self.step)
-            clip = 1.0 if rule.radius is None else (rule.radius / norm).clamp(max=1.0)
-            return clip * z / (h.sqrt() + rule.eps)
-        raise TypeError(f"a sweep knows no {type(rule).__name__}")
+        self.w = decay * self.w - c.lr * direction
 
     def run(self, tick: Callable[[int], None] = lambda steps: None) -> Traces:
         """All steps of the recipe; ``tick`` is told of every 256 of them."""

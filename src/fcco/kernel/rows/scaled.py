@@ -26,6 +26,8 @@ class ScaledRows(Rows):
         (501.0, 1.0)
     """
 
+    objective: ScaledObjective
+
     def __init__(self, objective: ScaledObjective) -> None:
         self.objective = objective
         self.width = objective.inner_dim + 1
