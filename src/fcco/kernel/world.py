@@ -28,7 +28,7 @@ class World:
     """
 
     source: Sequence[Tensor] | nn.Module
-    buffers: dict[str, Tensor]
+    buffers: dict[str | int, Tensor]
     rng: Tensor
     device_rng: dict[torch.device, Tensor]
 
@@ -39,8 +39,9 @@ class World:
         for p in params:
             if p.device.type not in _WITHOUT_RNG and p.device not in device_rng:
                 device_rng[p.device] = getattr(torch, p.device.type).get_rng_state(p.device)
+        named = source.named_buffers() if isinstance(source, nn.Module) else enumerate(source)
         buffers = {}
-        for name, buffer in _named(source) if source else ():
+        for name, buffer in named:
             buffers[name] = buffer.detach().clone()
         return cls(source, buffers, torch.get_rng_state(), device_rng)
 
@@ -50,11 +51,8 @@ class World:
         torch.set_rng_state(self.rng)
         for device, state in self.device_rng.items():
             getattr(torch, device.type).set_rng_state(state, device)
-        for name, buffer in _named(self.source) if self.buffers else ():
+        source = self.source
+        named = source.named_buffers() if isinstance(source, nn.Module) else enumerate(source)
+        for name, buffer in named:
             buffer.copy_(self.buffers[name])
 
-
-def _named(source: Sequence[Tensor] | nn.Module) -> Iterable[tuple[str, Tensor]]:
-    if isinstance(source, nn.Module):
-        return source.named_buffers()
-    return [(str(k), buffer) for k, buffer in enumerate(source)]
