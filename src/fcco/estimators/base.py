@@ -17,7 +17,7 @@ from torch import Tensor
 from fcco.estimators.network import build_network
 from fcco.estimators.stopping import cosine, root, train
 from fcco.estimators.target import Target
-from fcco.estimators.training import Plan, Training
+from fcco.estimators.training import Fit, Plan
 
 __all__ = ["CompositionalEstimator"]
 
@@ -106,7 +106,7 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         if fresh:
             self.scaler_ = StandardScaler().fit(X)
             self.history_ = []
-        training: Training | None = None if fresh else self._training
+        training: Fit | None = None if fresh else self._training
         if training is None:
             training = self._begin(target, check_random_state(self.random_state))
             if not fresh:
@@ -124,7 +124,7 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         )
         return self._keep(training, going_on=True)
 
-    def _keep(self, training: Training, *, going_on: bool) -> Self:
+    def _keep(self, training: Fit, *, going_on: bool) -> Self:
         self._training = training if going_on else None
         self.n_steps_ = training.step
         self.network_ = deepcopy(training.network).double()
@@ -142,12 +142,12 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def _inputs(self, X: NDArray[Any]) -> Tensor:
         return torch.from_numpy(self.scaler_.transform(X).astype(np.float32))
 
-    def _begin(self, target: Target, random: RandomState) -> Training:
+    def _begin(self, target: Target, random: RandomState) -> Fit:
         seed = int(random.randint(np.iinfo(np.int32).max))
         network = build_network(
             self.n_features_in_, self.hidden, target.outputs, bias=target.shifts, seed=seed
         )
-        return Training(network, self._plan(target), seed=seed)
+        return Fit(network, self._plan(target), seed=seed)
 
     def _plan(self, target: Target) -> Plan:
         blocks = 64 if self.blocks_per_step is None else self.blocks_per_step

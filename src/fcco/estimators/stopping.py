@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fcco.estimators.target import Target
-from fcco.estimators.training import Rate, Training
+from fcco.estimators.training import Fit, Rate
 
 __all__ = ["Record", "cosine", "root", "train"]
 
@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 
 def train(
-    training: Training,
+    training: Fit,
     inputs: Tensor,
     target: Target,
     num_steps: int,
@@ -90,5 +90,5 @@ def root(step: int) -> float:
 
 
 @torch.no_grad()
-def _metric(training: Training, inputs: Tensor, target: Target) -> float:
+def _metric(training: Fit, inputs: Tensor, target: Target) -> float:
     return target.metric(training.network(inputs))

@@ -14,7 +14,7 @@ from fcco.data import block_loader
 from fcco.estimators.target import Target
 from fcco.optim import SOX
 
-__all__ = ["Plan", "Rate", "Training"]
+__all__ = ["Fit", "Plan", "Rate"]
 
 Rate = Callable[[int], float]
 """Steps taken so far to the factor of the learning rate."""
@@ -30,7 +30,7 @@ class Plan:
     samples_per_block: int
 
 
-class Training:
+class Fit:
     """A network and the state of its optimization.
 
     SOX tracks the inner values and smooths the gradient, and torch's AdamW takes the step: so the

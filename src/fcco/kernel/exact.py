@@ -146,10 +146,10 @@ class ExactPass:
             # need its share of all samples, so with several chunks it waits for them too.
             chunks = self.ranks.size * self.chunks
             self.spoiled |= met or (probe.loss is not None and chunks > 1)
-            fraction, share = torch.ones_like(values[:, 0]), 1.0
+            fraction, of_all = torch.ones_like(values[:, 0]), 1.0
         else:
             fraction = counts.to(self.sums.dtype) / self.known[probe.blocks]
-            share = total / int(self.known.sum())
+            of_all = total / int(self.known.sum())
         if self.spoiled and not self.ranks.reduction.active:
             # Where others are, all pass backward together: they do not know yet, and what is
             # held back must be reduced.
@@ -163,4 +163,4 @@ class ExactPass:
         self.gradient_queries += total
         # The gradients of several ranks are averaged, and here the sum is wanted.
         factor = self.ranks.size / objective.num_blocks
-        return Pull(slopes * fraction.unsqueeze(1) * factor, loss=share * self.ranks.size)
+        return Pull(slopes * fraction.unsqueeze(1) * factor, loss=of_all * self.ranks.size)

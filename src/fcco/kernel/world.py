@@ -55,4 +55,3 @@ class World:
         named = source.named_buffers() if isinstance(source, nn.Module) else enumerate(source)
         for name, buffer in named:
             buffer.copy_(self.buffers[name])
-

@@ -17,7 +17,7 @@ from fcco.methods.msvrm import MSVRM_V1, MSVRM_V2, MSVRM_V3, SINGLE_POINT_V1, SI
 from fcco.methods.point import Point
 from fcco.methods.registry import REGISTRY, Entry
 from fcco.methods.sox import SOAP, SOX
-from fcco.methods.weights import Row, Scalar, Weights
+from fcco.methods.weights import Scalar, WeightRow, Weights
 
 __all__ = [
     "ALEXR",
@@ -42,9 +42,9 @@ __all__ = [
     "Gamma",
     "Method",
     "Point",
-    "Row",
     "Scalar",
     "SlopeAt",
+    "WeightRow",
     "Weights",
     "alexr",
     "gamma_age",

@@ -4,7 +4,7 @@ from fcco.methods.method import Method
 from fcco.methods.msvrm import ANCHORED_STORM, STORM
 from fcco.methods.point import Point
 from fcco.methods.sox import MOMENTUM
-from fcco.methods.weights import Row, Scalar, Weights
+from fcco.methods.weights import Scalar, WeightRow, Weights
 
 __all__ = ["VARIANT_V1", "VARIANT_V2", "VARIANT_V3", "anchored_whole_storm", "whole_storm"]
 
@@ -24,8 +24,8 @@ def anchored_whole_storm(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
     )
 
 
-_WHOLE_STORM = Row(whole_storm, (Point.PREVIOUS,))
-_ANCHORED = Row(anchored_whole_storm, (Point.PREVIOUS, Point.SNAPSHOT), anchored=True)
+_WHOLE_STORM = WeightRow(whole_storm, (Point.PREVIOUS,))
+_ANCHORED = WeightRow(anchored_whole_storm, (Point.PREVIOUS, Point.SNAPSHOT), anchored=True)
 
 VARIANT_V1 = Method("variant-v1", inner=_WHOLE_STORM, gradient=MOMENTUM, shrinks=True)
 """Variant-v1: z by momentum."""

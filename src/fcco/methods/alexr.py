@@ -5,7 +5,7 @@ from functools import partial
 from fcco.methods.method import Method, SlopeAt
 from fcco.methods.point import Point
 from fcco.methods.sox import MOMENTUM
-from fcco.methods.weights import Row, Scalar, Weights
+from fcco.methods.weights import Scalar, WeightRow, Weights
 
 __all__ = ["ALEXR", "alexr"]
 
@@ -20,7 +20,7 @@ def extrapolated(theta: float, beta: Scalar, gamma: Scalar, ratio: float) -> Wei
 
 def alexr(theta: float) -> Method:
     """ALEXR with the extrapolation theta in [0, 1]; as it is published, slopes are taken at u_t."""
-    inner = Row(partial(extrapolated, theta), (Point.PREVIOUS,))
+    inner = WeightRow(partial(extrapolated, theta), (Point.PREVIOUS,))
     return Method("alexr", inner=inner, gradient=MOMENTUM, slope_at=SlopeAt.UPDATED)
 
 

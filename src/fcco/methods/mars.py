@@ -5,7 +5,7 @@ from functools import partial
 from fcco.methods.method import Method
 from fcco.methods.point import Point
 from fcco.methods.sox import MOVING_AVERAGE
-from fcco.methods.weights import Row, Scalar, Weights
+from fcco.methods.weights import Scalar, WeightRow, Weights
 
 __all__ = ["MARS", "mars"]
 
@@ -17,7 +17,7 @@ def scaled_storm(scale: float, alpha: Scalar) -> Weights:
 
 def mars(scale: float) -> Method:
     """SOX with a share ``scale`` of STORM's correction: 0 is SOX, 1 is STORM for z."""
-    gradient = Row(partial(scaled_storm, scale), (Point.PREVIOUS,))
+    gradient = WeightRow(partial(scaled_storm, scale), (Point.PREVIOUS,))
     return Method("mars", inner=MOVING_AVERAGE, gradient=gradient)
 
 

@@ -5,7 +5,7 @@ from enum import Enum
 from functools import cached_property
 
 from fcco.methods.point import Point
-from fcco.methods.weights import Row
+from fcco.methods.weights import WeightRow
 
 __all__ = ["Method", "SlopeAt"]
 
@@ -51,8 +51,8 @@ class Method:
     """
 
     name: str
-    gradient: Row
-    inner: Row | None = None
+    gradient: WeightRow
+    inner: WeightRow | None = None
     slope_at: SlopeAt = SlopeAt.TABLE
     single_point: bool = False
     shrinks: bool = False

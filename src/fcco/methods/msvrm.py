@@ -7,7 +7,7 @@ multiply: grad g_i(w_t; xi)^T (w_t - w_{t-1}) instead of g_i(w_t; xi) - g_i(w_{t
 from fcco.methods.method import Method
 from fcco.methods.point import Point
 from fcco.methods.sox import MOMENTUM
-from fcco.methods.weights import Row, Scalar, Weights
+from fcco.methods.weights import Scalar, WeightRow, Weights
 
 __all__ = [
     "ANCHORED_MSVR",
@@ -49,10 +49,12 @@ def anchored_storm(alpha: Scalar) -> Weights:
     return Weights(since_previous=1 - alpha, since_snapshot=alpha, anchor=alpha)
 
 
-MSVR = Row(msvr, (Point.PREVIOUS,), corrected=True)
-STORM = Row(storm, (Point.PREVIOUS,))
-ANCHORED_MSVR = Row(anchored_msvr, (Point.PREVIOUS, Point.SNAPSHOT), corrected=True, anchored=True)
-ANCHORED_STORM = Row(anchored_storm, (Point.PREVIOUS, Point.SNAPSHOT), anchored=True)
+MSVR = WeightRow(msvr, (Point.PREVIOUS,), corrected=True)
+STORM = WeightRow(storm, (Point.PREVIOUS,))
+ANCHORED_MSVR = WeightRow(
+    anchored_msvr, (Point.PREVIOUS, Point.SNAPSHOT), corrected=True, anchored=True
+)
+ANCHORED_STORM = WeightRow(anchored_storm, (Point.PREVIOUS, Point.SNAPSHOT), anchored=True)
 
 MSVRM_V1 = Method("msvrm-v1", inner=MSVR, gradient=MOMENTUM)
 """MSVRM-v1; with gamma = 0 it is SOX, with gamma = 1 - beta naive STORM."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fcco.methods.method import Method
-from fcco.methods.weights import Row, Scalar, Weights
+from fcco.methods.weights import Scalar, WeightRow, Weights
 
 __all__ = ["MOMENTUM", "MOVING_AVERAGE", "SOAP", "SOX", "momentum", "moving_average"]
 
@@ -18,8 +18,8 @@ def momentum(alpha: Scalar) -> Weights:
     return Weights(current=alpha)
 
 
-MOVING_AVERAGE = Row(moving_average)
-MOMENTUM = Row(momentum)
+MOVING_AVERAGE = WeightRow(moving_average)
+MOMENTUM = WeightRow(momentum)
 
 SOX = Method("sox", inner=MOVING_AVERAGE, gradient=MOMENTUM)
 """The baseline of the paper."""

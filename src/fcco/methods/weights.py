@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fcco.methods.point import Point
 
-__all__ = ["Row", "Scalar", "Weights"]
+__all__ = ["Scalar", "WeightRow", "Weights"]
 
 Scalar = float | Tensor
 """A number, or a tensor that broadcasts over rows (gamma by age)."""
@@ -53,7 +53,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Row:
+class WeightRow:
     """A row of weights as a function of the coefficients, and what must be seen for it.
 
     Args:
@@ -64,7 +64,7 @@ class Row:
         anchored: exact passes are needed.
 
     Examples:
-        >>> Row(lambda alpha: Weights(current=alpha)).points
+        >>> WeightRow(lambda alpha: Weights(current=alpha)).points
         ()
     """
 

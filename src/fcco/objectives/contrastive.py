@@ -104,9 +104,9 @@ class GlobalContrastive(nn.Module, ScaledObjective):
             u[:, 1].clamp_(min=self.temperature / 10)
         return u
 
-    def supported(self, u: Tensor, fresh: Tensor, share: float) -> Tensor:
+    def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
         """A bound on the mean alone: the temperature is not a sum of positive terms."""
-        return torch.cat([torch.maximum(u[:, :1], share * fresh[:, :1]), u[:, 1:]], dim=1)
+        return torch.cat([torch.maximum(u[:, :1], fraction * fresh[:, :1]), u[:, 1:]], dim=1)
 
     def _heat(self, blocks: Tensor) -> Tensor | float:
         if self.temperatures is None:

@@ -105,9 +105,9 @@ class AttentionPooling(ScaledObjective):
         """The attention is positive; 1e-30 leaves room for the quotient."""
         return torch.stack([u[:, 0], u[:, 1].clamp(min=1e-30)], dim=1)
 
-    def supported(self, u: Tensor, fresh: Tensor, share: float) -> Tensor:
+    def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
         """The attention is positive; the weighed score has any sign."""
-        return torch.cat([u[:, :1], torch.maximum(u[:, 1:], share * fresh[:, 1:])], dim=1)
+        return torch.cat([u[:, :1], torch.maximum(u[:, 1:], fraction * fresh[:, 1:])], dim=1)
 
 
 def _checked(labels: Tensor) -> Column:

@@ -45,16 +45,16 @@ class ScaledObjective(Objective):
         """Project exp(log_scale) u onto the domain, given and returned as mantissas."""
         return u
 
-    def supported(self, u: Tensor, fresh: Tensor, share: float) -> Tensor:
-        """Raise u to a share of a fresh value; both are mantissas of one scale.
+    def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
+        """Raise u to a fraction of a fresh value; both are mantissas of one scale.
 
-        The share is 1/n at least: a mean of n positive terms is at least 1/n of any of them, hence
+        The fraction is 1/n at least: a mean of n positive terms is at least 1/n of any of them, hence
         of any sample's mean. Rows that are stale by hundreds of e-folds then still have a finite
         slope. For a row that was just updated it is beta, if that is more: a moving average of
         positive values holds beta of the new one, and a correction may take away what the row
         kept but no more. Override it where components may be negative.
         """
-        return torch.maximum(u, share * fresh)
+        return torch.maximum(u, fraction * fresh)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """f_i of plain values."""

@@ -87,17 +87,17 @@ class ScaledRows(Rows):
         if slant is not None:
             changes[Point.PREVIOUS] = slant
         u = advance(old, keep, weights, current, changes, anchor)
-        share = max(1 / self.objective.inner_size, float(weights.current))
-        u = self.objective.supported(u, current, share)
-        return self._recovered(_leveled(u, scale, self.scaled), fresh, share)
+        fraction = max(1 / self.objective.inner_size, float(weights.current))
+        u = self.objective.supported(u, current, fraction)
+        return self._recovered(_leveled(u, scale, self.scaled), fresh, fraction)
 
-    def _recovered(self, rows: Tensor, fresh: Tensor, share: float) -> Tensor:
-        """Give rows lost at the common scale their share of the fresh value, at its own scale.
+    def _recovered(self, rows: Tensor, fresh: Tensor, fraction: float) -> Tensor:
+        """Give rows lost at the common scale their fraction of the fresh value, at its own scale.
 
         A correction may wipe out a row while the fresh value is too small for the common scale;
         left there, the row would be held for far more than it is.
         """
-        least = self.objective.supported(torch.zeros_like(rows[:, :-1]), fresh[:, :-1], share)
+        least = self.objective.supported(torch.zeros_like(rows[:, :-1]), fresh[:, :-1], fraction)
         proven = least[:, : self.scaled] > 0
         kept = (proven & (rows[:, : self.scaled] > 0)).any(1, keepdim=True)
         least = torch.cat([least[:, : self.scaled], rows[:, self.scaled : -1]], dim=1)
