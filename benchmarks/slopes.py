@@ -3,9 +3,9 @@
     python benchmarks/slopes.py one            # u_{t-1} at both points, against the paper's; digits
     FCCO_DATA=DIR python benchmarks/slopes.py updated   # slopes at u_t, STORM scaled from 0 to 1
 
-The first compares final objectives over 24 settings. The second tunes every scale alike (three step
-sizes by two betas, on a seed of its own) on contrastive and one-way partial AUC with 16 inner samples
-per block, 400 Adam-style steps.
+The first compares final objectives over 24 settings. The second tunes every scale alike (three
+step sizes by two betas, on a seed of its own) on contrastive and one-way partial AUC with 16 inner
+samples per block, 400 Adam-style steps.
 """
 
 import json

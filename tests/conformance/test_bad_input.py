@@ -307,6 +307,8 @@ def test_theory_gamma_is_singular_at_beta_one():
             opt.step(lambda: problem.inner(model, problem.draw(3, 2, generator)))
         assert_unchanged(before, model, opt)
         opt.step(lambda: problem.inner(model, problem.draw(6, 2, generator)))  # B1 = m is fine
+        halves = [problem.everything(torch.tensor(ids)) for ids in ([0, 4, 2], [1, 3, 5])]
+        opt.step([lambda half=half: problem.inner(model, half) for half in halves])  # here too
 
 
 def test_warns_once_when_a_schedule_raises_beta():

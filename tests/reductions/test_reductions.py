@@ -360,3 +360,58 @@ def test_a_restart_forgets_the_previous_point_and_keeps_u_and_z(name):
         expected = (1 - beta) * u if "variant" in name else u.clone()
         expected[draw.blocks] = (1 - beta) * u[draw.blocks] + scale * beta * now
         assert_close(opt.table.read(blocks), expected)
+
+
+@pytest.mark.parametrize("options", [{"updated_slopes": True}, {"one_slope": True}])
+@pytest.mark.parametrize("gamma", [0.0, "age"])
+def test_a_jump_of_the_table_does_not_enter_z(options, gamma):
+    """Without moving, G(w_t) - G(w_{t-1}) is zero, and version 2 is version 1, rare rows or not."""
+    problem, zs = Toy(6, 2), []
+    for version in (1, 2):
+        model = make_model("network", 2)
+        slopes = options if version == 2 or "one_slope" not in options else {}
+        opt = MSVRM(model, problem, version=version, lr=0.0, alpha=0.3, gamma=gamma, **slopes)
+        run_zs = []
+        for _ in run(opt, model, problem, draws_of(problem, 2)):
+            run_zs.append(flat(opt.state[p]["z"] for p in model.parameters()))  # noqa: PERF401
+        zs.append(torch.stack(run_zs))
+    assert_close(*zs)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_scaled_storm_is_sox_or_storm(scale):
+    problem, ends = Toy(6, 2), []
+    twin = {0.0: fcco.methods.SOX, 1.0: fcco.methods.MSVRM_V2}[scale]
+    for method in (fcco.methods.mars(scale), twin):
+        model = make_model("network", 2)
+        opt = fcco.CompositionalOptimizer(model, problem, method, lr=0.1, alpha=0.3, beta=0.4)
+        for _ in run(opt, model, problem, draws_of(problem, 3)):
+            pass
+        ends.append(flat(model.parameters()))
+    assert_close(*ends)
+
+
+@pytest.mark.parametrize("theta", [0.0, 0.7])
+def test_alexr_is_the_row_of_msvr_with_gamma_beta_theta(theta):
+    problem, ends, beta = Toy(6, 2), [], 0.4
+    for alexr in (True, False):
+        model = make_model("network", 2)
+        if alexr:
+            opt = fcco.CompositionalOptimizer(
+                model, problem, fcco.methods.alexr(theta), lr=0.1, alpha=0.3, beta=beta
+            )
+        else:
+            opt = MSVRM(
+                model,
+                problem,
+                version=1,
+                lr=0.1,
+                alpha=0.3,
+                beta=beta,
+                gamma=beta * theta,
+                updated_slopes=True,
+            )
+        for _ in run(opt, model, problem, draws_of(problem, 3)):
+            pass
+        ends.append(flat(model.parameters()))
+    assert_close(*ends)
