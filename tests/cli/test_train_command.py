@@ -4,17 +4,23 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
 from cli.command import SMALL, assert_same_run, call, finish, looks, saved_steps, start
 from sklearn.metrics import average_precision_score, roc_auc_score
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fcco.cli import train as command
+from fcco.data import GroupData, block_loader
 from fcco.experiments.networks import build_network
 from fcco.experiments.training import Config, Training
 from fcco.experiments.training.checkpoints import Checkpoints
+from fcco.experiments.training.diagnostics import diagnose
 from fcco.experiments.training.problem import load_problem
+from fcco.objectives import SoftmaxPooling
+from fcco.optim import by_name
 
 
 def scores_of(output, network):
@@ -242,6 +248,30 @@ def test_diagnostics_are_what_they_say(method):
     assert last["estimator"] == pytest.approx(float((z - gradient).norm()), abs=1e-6)
     assert last["tracking"] == pytest.approx(float(((u - g) ** 2).sum(1).mean()), abs=1e-6)
     assert min(last["gradient"], last["estimator"], last["tracking"]) > 1e-5, "there is an error"
+
+
+def test_diagnostics_of_rows_with_a_scale_compare_inner_values():
+    """The table of a ScaledObjective has a column more than u; ||u - g||^2 knows nothing of it."""
+    torch.manual_seed(0)
+    inputs, bags = torch.randn(40, 3).double(), torch.arange(40) % 5
+    data = GroupData(inputs, bags)
+    labels = torch.tensor([0, 1, 0, 1, 1])
+    objective = SoftmaxPooling(labels, max_size=8)
+    model = torch.nn.Linear(3, 1).double()
+    opt = by_name("sox", model, objective, lr=0.1, alpha=0.5, beta=0.5)
+    loader = block_loader(data, objective, blocks_per_step=3, samples_per_block=4, num_steps=12)
+    for batch in loader:
+        opt.step(partial(objective.inner, model, batch))
+    found = diagnose(opt, model, data, objective, chunk_size=7)
+    terms = model(inputs)[:, 0].exp()
+    g = torch.stack([terms[bags == bag].mean() for bag in range(5)])
+    value = binary_cross_entropy_with_logits(g.log(), labels.double())
+    gradient = torch.cat([p.flatten() for p in torch.autograd.grad(value, [*model.parameters()])])
+    u = opt.table.read(torch.arange(5))[:, 0]
+    z = torch.cat([opt.state[p]["z"].flatten() for p in model.parameters()])
+    assert found["tracking"] == pytest.approx(float((u - g.detach()).square().mean()))
+    assert found["gradient"] == pytest.approx(float(gradient.norm()))
+    assert found["estimator"] == pytest.approx(float((z - gradient).norm()))
 
 
 BLOCKED = """

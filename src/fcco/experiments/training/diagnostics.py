@@ -7,11 +7,13 @@ from torch import nn
 
 from fcco.data import BlockData, exact_pass
 from fcco.distributed import Ranks
-from fcco.problem.objective import Objective
-from fcco.optim import CompositionalOptimizer
-from fcco.optim.exact import ExactPass
+from fcco.distributed.sharded import global_norm
+from fcco.kernel.exact import ExactPass
+from fcco.kernel.gradients import GradientSum
 from fcco.kernel.oracle import Oracle
 from fcco.kernel.rows import rows_of
+from fcco.optim import CompositionalOptimizer
+from fcco.problem import Objective
 
 __all__ = ["diagnose"]
 
@@ -30,32 +32,41 @@ def diagnose(
     u and z belong to the step before, w is where the step ended: the three are those of w_t only up
     to one step, which is how a run would be monitored. The pass runs in the mode the model is in:
     with BatchNorm in training mode "exact" means over chunks.
+
+    Examples:
+        >>> from fcco.data import TaskData
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> from fcco.optim import by_name
+        >>> data = TaskData.from_classes(torch.rand(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
+        >>> model, objective = torch.nn.Linear(2, 3), MultiTaskAUC(3)
+        >>> sorted(diagnose(by_name("sox", model, objective, lr=0.1), model, data, objective))
+        ['estimator', 'gradient', 'tracking']
     """
     params = [p for group in opt.param_groups for p in group["params"] if p.requires_grad]
-    form = rows_of(objective)
-    dtype = torch.float32 if opt.table is None else opt.table.dtype
-    exact_gradient = ExactPass(
+    rows, alone, device = rows_of(objective), Ranks.alone(), params[0].device
+    chunks = exact_pass(model, data, objective, chunk_size=chunk_size, rank=0, world_size=1)
+    whole = ExactPass(
         objective,
-        form,
-        exact_pass(model, data, objective, chunk_size=chunk_size, rank=0, world_size=1),
-        ranks=Ranks.alone(),
+        rows,
+        len(chunks),
+        ranks=alone,
         rows=None,
         project=opt.table is not None,
         totals=None,
-        dtype=dtype,
-        device=params[0].device,
+        dtype=torch.float32 if opt.table is None else opt.table.dtype,
+        device=device,
     )
-    with Oracle(params, list(model.buffers()), Ranks.alone().reduction, rewind=True) as oracle:
-        exact = exact_gradient.run(oracle, [torch.zeros_like(p) for p in params])
-    gradient = torch.stack([g.norm() for g in exact.gradients]).norm()
-    result = {"gradient": float(gradient)}
-    if all("z" in opt.state[p] for p in params):
-        gaps = [
-            (opt.state[p]["z"] - g).norm() for p, g in zip(params, exact.gradients, strict=True)
-        ]
-        result["estimator"] = float(torch.stack(gaps).norm())
+    z = [opt.state[p]["z"] for p in params]
+    gradients = GradientSum(params, z, apart=True)
+    with Oracle(params, chunks, model, alone.reduction, gradients=gradients, rewind=True) as oracle:
+        exact = whole.run(oracle)
+    gaps = torch._foreach_sub(z, exact.gradients)
+    result = {
+        "gradient": float(global_norm(exact.gradients)),
+        "estimator": float(global_norm(gaps)),
+    }
     if opt.table is not None:
-        ids = torch.arange(objective.num_blocks, device=params[0].device)
-        error = (opt.table.read(ids) - exact.inner).square().sum(1)
-        result["tracking"] = float(error.mean())
+        # Rows may be mantissas with their scale: it is the inner values that are compared.
+        u, g = opt.table.read(torch.arange(objective.num_blocks)), rows.unpack(exact.inner)
+        result["tracking"] = float((u.to(device) - g).square().sum(1).mean())
     return result
