@@ -13,8 +13,9 @@ import pytest
 from cli.command import assert_same_run, finish, looks, saved_steps, start, wait_for_step
 from cli.storm import PLACES
 
+from fcco.experiments.entries import BASELINES
 from fcco.experiments.training import Config, Training
-from fcco.experiments.training.config import BASELINES, METHODS
+from fcco.experiments.training.config import CHOICES
 from fcco.experiments.training.problem import load_problem
 
 STEPS = 90
@@ -81,7 +82,7 @@ def test_a_storm_of_kills_changes_nothing(stormy, method):
 
 @pytest.mark.slow
 def test_a_hundred_kills_of_every_method(tmp_path):
-    kills = dict.fromkeys(METHODS + BASELINES, 100)
+    kills = dict.fromkeys(CHOICES["method"], 100)
     for method, report in rage(tmp_path, kills).items():
         assert report["exit"] == 0, (method, report)
         assert report["kills"] == 100, (method, report)

@@ -11,9 +11,9 @@ from fcco.experiments.rates.sweep import Sweep
 from fcco.experiments.studies.case import Case
 from fcco.experiments.studies.catalogue import STUDIES, run_case, run_gamma, run_stability
 from fcco.experiments.studies.summaries import summary
+from fcco.kernel.safeguard import ChangeBound
 from fcco.methods import MSVRM_V2
 from fcco.problems import PhaseNoise
-from fcco.kernel.safeguard import ChangeBound
 from fcco.schedules import Driver, Recipe
 from fcco.schedules.formulas import constant
 from fcco.updates import Plain

@@ -17,8 +17,10 @@ from fcco.data import GroupData, block_loader
 from fcco.experiments.networks import build_network
 from fcco.experiments.training import Config, Training
 from fcco.experiments.training.checkpoints import Checkpoints
+from fcco.experiments.training.config import METHODS
 from fcco.experiments.training.diagnostics import diagnose
 from fcco.experiments.training.problem import load_problem
+from fcco.methods import REGISTRY
 from fcco.objectives import SoftmaxPooling
 from fcco.optim import by_name
 
@@ -122,6 +124,9 @@ ERRORS = {
     "wrong directory": (["--data", "usps", "--data-dir", "EMPTY"], "", "no usps in EMPTY"),
     "negative": (["--lr", "-1"], "", "lr must be positive, got -1"),
     "no limit": (["--steps", "0"], "", "steps or work"),
+    "slopes": (["--method", "bsgd", "--set", "updated_slopes=true"], "", "updated_slopes: bsgd"),
+    "one slope": (["--method", "sox", "--set", "one-slope=true"], "", "one_slope: sox has no"),
+    "no slopes": (["--method", "min-max", "--set", "one_slope=true"], "", "one_slope: min-max"),
     "rule": (["--method", "cross-entropy", "--update", "normalized"], "", "adam or plain"),
 }
 
@@ -144,6 +149,27 @@ def test_an_error_is_one_line_that_names_the_culprit(tmp_path, capsys, monkeypat
     assert line.startswith("fcco: ")
     assert re.search(message, line), line
     assert sorted(tmp_path.iterdir()) == [empty, file], "nothing was begun"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_is_built_with_what_it_has_a_use_for(method):
+    opt = Training(Config(network="linear", method=method, gamma=0.25)).learner.opt
+    assert opt.method == REGISTRY[method].method
+    assert (opt.safeguard is not None) == bool(opt.method.gradient.points)
+    assert (opt.snapshot_every is not None) == opt.method.anchored
+    assert opt.param_groups[0]["gamma"] == (0.25 if opt.method.corrected else 0)
+
+
+def test_slopes_are_taken_where_the_config_says():
+    for method in ("sox", "soap", "msvrm-v1", "msvrm-v2", "mars"):
+        config = Config(network="linear", method=method, updated_slopes=True, steps=3)
+        training = Training(config)
+        assert training.learner.opt.method == REGISTRY[method].method.updated()
+        assert training.run()["status"] == "finished"
+    one = Training(Config(network="linear", one_slope=True)).learner.opt.method
+    assert one == REGISTRY["msvrm-v2"].method.with_one_slope()
+    with pytest.raises(ValueError, match="updated_slopes and one_slope exclude each other"):
+        Config(updated_slopes=True, one_slope=True)
 
 
 def test_divergence_names_the_coefficient_and_keeps_the_last_good(tmp_path, capsys):

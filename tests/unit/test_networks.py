@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from fcco.data import TaskData
+from fcco.experiments.entries import BASELINES
 from fcco.experiments.networks import NETWORKS, build_network
 from fcco.experiments.training import Config, Training
-from fcco.experiments.training.config import BASELINES, METHODS
+from fcco.experiments.training.config import CHOICES
 from fcco.experiments.training.problem import Problem
+from fcco.methods import REGISTRY
 from fcco.objectives import MultiTaskAUC
-from fcco.testing import CATALOGUE
 
 DEEP = ("resnet18", "resnet34", "densenet121")
 LEAST = {"densenet121-imagenet": 29}
@@ -74,7 +75,6 @@ def test_features_need_a_network_that_takes_them():
 
 SIZE, BLOCKS, SAMPLES, TASKS, STEPS = 12, 2, 2, 3, 2
 DRAWN = BLOCKS * SAMPLES
-NAMES = {"msvrm-v1-sp": "single-point-v1", "msvrm-v2-sp": "single-point-v2"}
 
 
 @lru_cache(maxsize=1)
@@ -98,23 +98,22 @@ def tiny():
 
 
 def queries_of(method):
-    """Values and gradients of ``STEPS`` steps, as the catalogue of methods has them."""
+    """Values and gradients of ``STEPS`` steps, as the registry has them."""
     if method in BASELINES:
         return STEPS * DRAWN, STEPS * DRAWN
-    name = NAMES.get(method, f"{method}-age" if method.startswith("msvrm") else method)
-    entry = CATALOGUE[name]
+    entry = REGISTRY[method]
     # In the first step all points coincide.
     values, gradients = (
         DRAWN * (1 + (STEPS - 1) * cost) for cost in (entry.values, entry.gradients)
     )
-    if entry.anchored:
+    if entry.method.anchored:
         # The first exact pass comes in chunks of a step's size: it meets tasks again after the
         # first of them, and only a second sweep can weigh the chunks.
         values, gradients = values + 2 * SIZE * TASKS, gradients + (SIZE + DRAWN) * TASKS
     return values, gradients
 
 
-@pytest.mark.parametrize("method", METHODS + BASELINES)
+@pytest.mark.parametrize("method", CHOICES["method"])
 @pytest.mark.parametrize("network", DEEP)
 def test_every_method_takes_steps(network, method):
     config = Config(

@@ -28,7 +28,7 @@ from fcco.experiments.report import write_report
 from fcco.experiments.results import Results
 from fcco.experiments.runs import Record
 from fcco.experiments.training import Config
-from fcco.experiments.training.config import BASELINES, METHODS, UPDATES, choose
+from fcco.experiments.training.config import CHOICES, choose
 
 __all__ = ["compare", "contenders", "print_table", "run_configs", "show_compare"]
 
@@ -43,9 +43,9 @@ def contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]:
     pairs = []
     for word in words:
         method, _, rule = word.partition(":")
-        choose("method", method, METHODS + BASELINES)
+        choose("method", method, CHOICES["method"])
         rule = rule or ("plain" if method == "min-max" else update)
-        choose("update", rule, UPDATES)
+        choose("update", rule, CHOICES["update"])
         pairs.append((method, rule))
     return pairs
 

@@ -7,7 +7,7 @@ import typer
 
 from fcco.experiments.networks import NETWORKS
 from fcco.experiments.training import Config, read_toml
-from fcco.experiments.training.config import BASELINES, METHODS, UPDATES
+from fcco.experiments.training.config import CHOICES
 
 __all__ = [
     "ConfigFile",
@@ -38,11 +38,13 @@ DataName = Annotated[
 ]
 MethodName = Annotated[
     str | None,
-    typer.Option("--method", help=f"{', '.join(METHODS + BASELINES)}.", show_default="msvrm-v2"),
+    typer.Option("--method", help=f"{', '.join(CHOICES['method'])}.", show_default=Config.method),
 ]
 UpdateName = Annotated[
     str | None,
-    typer.Option("--update", help=f"Step rule: {', '.join(UPDATES)}.", show_default="adam"),
+    typer.Option(
+        "--update", help=f"Step rule: {', '.join(CHOICES['update'])}.", show_default=Config.update
+    ),
 ]
 NetworkName = Annotated[
     str | None, typer.Option("--network", help=f"{', '.join(NETWORKS)}.", show_default="cnn")

@@ -214,7 +214,7 @@ def train(
     Started by torchrun, the processes share the tasks, and the run is the same one.
 
     Further settings (`--set key=value`, or keys of the TOML file): train_size, holdout, safeguard,
-    updated_slopes, snapshot_every, weight_decay, decay.
+    updated_slopes, one_slope, snapshot_every, weight_decay, decay.
 
     Examples:
 

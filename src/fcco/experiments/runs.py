@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fcco.experiments.entries import BASELINES, ENTRIES
 from fcco.experiments.results import Results
 
 __all__ = ["AXES", "Record", "contender_name", "queries", "read_runs"]
@@ -25,7 +26,6 @@ AXES = {
 
 _PREFIXES = {"normalized": "Ada"}
 _SUFFIXES = {"adam": " Adam", "amsgrad": " AMSGrad", "projected": " projected"}
-_WRITTEN = {"sox": "SOX", "soap": "SOAP", "bsgd": "BSGD"}
 
 
 def contender_name(config: Mapping[str, Any]) -> str:
@@ -40,9 +40,10 @@ def contender_name(config: Mapping[str, Any]) -> str:
         'cross-entropy'
     """
     method, update = config["method"], config["update"]
-    if method in ("cross-entropy", "min-max"):
-        return str(method)
-    name = _WRITTEN.get(method) or method.replace("msvrm", "MSVRM").replace("variant", "Variant")
+    # A record may name a method that is not known here.
+    name = ENTRIES[method].label if method in ENTRIES else str(method)
+    if method in BASELINES:
+        return name
     return _PREFIXES.get(update, "") + name + _SUFFIXES.get(update, "")
 
 

@@ -3,22 +3,18 @@
 import re
 from collections.abc import Callable, Iterable
 
+from fcco.experiments.entries import BASELINES, ENTRIES
 from fcco.experiments.runs import Record, contender_name
 
 __all__ = ["CONTENDERS", "DATA_SETS", "QUANTITIES", "contender", "grouped", "in_order", "short"]
 
-_METHODS = (
-    *("cross-entropy", "min-max", "sox"),
-    *("msvrm-v1", "msvrm-v2", "msvrm-v3"),
-    *("variant-v1", "variant-v2", "variant-v3"),
-)
 _UPDATES = ("plain", "normalized", "adam", "amsgrad", "projected")
 
 CONTENDERS: dict[str, tuple[str, str]] = {
     contender_name({"method": method, "update": update}): (method, update)
-    for method in _METHODS
+    for method in ENTRIES
     # The baselines have one name whatever their update, and are drawn solid.
-    for update in (_UPDATES[:1] if method in _METHODS[:2] else _UPDATES)
+    for update in (_UPDATES[:1] if method in BASELINES else _UPDATES)
 }
 """By name, in the order of a table: the method and the step rule."""
 
@@ -40,8 +36,8 @@ def in_order(names: Iterable[str]) -> list[str]:
     """Known contenders or data sets in their order, then the rest by letter and number.
 
     Examples:
-        >>> in_order(["MSVRM-v1", "SOAP", "AdaSOX", "BSGD", "SOX", "cross-entropy"])
-        ['cross-entropy', 'SOX', 'AdaSOX', 'MSVRM-v1', 'BSGD', 'SOAP']
+        >>> in_order(["MSVRM-v1", "Unknown", "AdaSOX", "BSGD", "SOX", "cross-entropy"])
+        ['cross-entropy', 'SOX', 'AdaSOX', 'BSGD', 'MSVRM-v1', 'Unknown']
         >>> in_order(["10 blocks", "9 blocks", "2 blocks"])
         ['2 blocks', '9 blocks', '10 blocks']
     """

@@ -3,22 +3,11 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from fcco.experiments.entries import ENTRIES
 from fcco.experiments.presentation.naming import CONTENDERS, in_order
 
 __all__ = ["Style", "styles"]
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, and greys.
-_COLOURS = {
-    "cross-entropy": "#555555",
-    "min-max": "#a6761d",
-    "sox": "#d55e00",
-    "msvrm-v1": "#0072b2",
-    "msvrm-v2": "#009e73",
-    "msvrm-v3": "#aa3e98",
-    "variant-v1": "#56b4e9",
-    "variant-v2": "#e69f00",
-    "variant-v3": "#7b8a00",
-}
 _DASHES: dict[str, Any] = {
     "plain": "-",
     "normalized": (0, (5, 1.6)),
@@ -55,7 +44,7 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
     for label in ordered:
         if label in CONTENDERS:
             method, update = CONTENDERS[label]
-            found[label] = Style(_COLOURS[method], _DASHES[update])
+            found[label] = Style(ENTRIES[method].colours[0], _DASHES[update])
         else:
             turn, place = divmod(others.index(label), len(_OTHERS))
             found[label] = Style(_OTHERS[place], list(_DASHES.values())[turn % len(_DASHES)])

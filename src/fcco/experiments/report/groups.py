@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fcco.experiments.presentation.naming import contender, grouped, in_order
 from fcco.experiments.runs import Record
+from fcco.experiments.training import Config
 
 __all__ = ["Group", "groups"]
 
@@ -47,13 +48,15 @@ def groups(records: Sequence[Record]) -> list[Group]:
         ['SOX Adam']
         >>> [group.label for group in groups([*runs, run(seed=0, blocks_per_step=5)])]
         ['SOX Adam, B1=2', 'SOX Adam, B1=5']
+        >>> [group.label for group in groups([*runs, run(blocks_per_step=2, one_slope=False)])]
+        ['SOX Adam']
     """
     found = []
     for name, mine in grouped(records, contender).items():
         differing = _differing(mine)
         settings: dict[str, list[Record]] = {}
         for record in mine:
-            told = [_told(option, record["config"].get(option)) for option in differing]
+            told = [_told(option, _setting(record, option)) for option in differing]
             settings.setdefault(", ".join([name, *told]), []).append(record)
         for number, label in enumerate(in_order(settings)):
             found.append(Group(label, number, tuple(settings[label])))
@@ -66,8 +69,13 @@ def _differing(records: Sequence[Record]) -> list[str]:
         option
         for option in options
         if option not in _NOT_SETTINGS
-        and len({json.dumps(record["config"].get(option)) for record in records}) > 1
+        and len({json.dumps(_setting(record, option)) for record in records}) > 1
     ]
+
+
+def _setting(record: Record, option: str) -> object:
+    """A run of an earlier version had the default of what there was not to choose then."""
+    return record["config"].get(option, getattr(Config, option, None))
 
 
 def _told(option: str, value: object) -> str:

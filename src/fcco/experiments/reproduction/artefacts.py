@@ -8,6 +8,7 @@ from fcco.experiments.presentation.figures import plot_axes, plot_panels, plot_p
 from fcco.experiments.presentation.naming import contender, grouped
 from fcco.experiments.presentation.profiles import Curve, costs, profile
 from fcco.experiments.presentation.tables import cross_table, markdown_table
+from fcco.experiments.reproduction.plan import ABLATIONS, VERSIONS
 from fcco.experiments.runs import Record
 from fcco.experiments.training.journal import write_text
 
@@ -69,7 +70,9 @@ def _mean(records: Sequence[Record], x: str) -> Curve:
 
 
 def _version(record: Record) -> str:
-    return f"{_data(record)}, version {record['config']['method'][-1]}"
+    method = record["config"]["method"]
+    names = VERSIONS if method in VERSIONS else ABLATIONS
+    return f"{_data(record)}, version {1 + names.index(method)}"
 
 
 def _figure2(records: Sequence[Record], place: Path) -> list[Path]:

@@ -7,7 +7,15 @@ from typing import Any
 
 from fcco.experiments.reproduction.scales import Scale
 
-__all__ = ["ARTEFACTS", "CONTENDERS", "PAPER_CONTENDERS", "Contender", "Item"]
+__all__ = [
+    "ABLATIONS",
+    "ARTEFACTS",
+    "CONTENDERS",
+    "PAPER_CONTENDERS",
+    "VERSIONS",
+    "Contender",
+    "Item",
+]
 
 
 @dataclass(frozen=True)
@@ -18,16 +26,25 @@ class Contender:
     update: str
 
 
+VERSIONS = ("msvrm-v1", "msvrm-v2", "msvrm-v3")
+"""The paper's methods."""
+
+ABLATIONS = ("variant-v1", "variant-v2", "variant-v3")
+"""What the paper compares each of them with."""
+
+METHODS = ("sox", *VERSIONS)
+"""Whoever is run with Adam-style steps."""
+
 PAPER_CONTENDERS = (
     Contender("sox", "plain"),
-    *(Contender(f"msvrm-v{k}", rule) for k in (1, 2, 3) for rule in ("plain", "normalized")),
+    *(Contender(method, rule) for method in VERSIONS for rule in ("plain", "normalized")),
 )
 """The rows of the paper's tables."""
 
 CONTENDERS = (
     *PAPER_CONTENDERS,
     Contender("sox", "normalized"),
-    *(Contender(method, "adam") for method in ("sox", "msvrm-v1", "msvrm-v2", "msvrm-v3")),
+    *(Contender(method, "adam") for method in METHODS),
     Contender("cross-entropy", "adam"),
     Contender("min-max", "plain"),
 )
@@ -73,8 +90,8 @@ MANY_TASKS = ("tinyimagenet100", "cifar100")
 def _figure2(scale: Scale) -> Iterator[Item]:
     """MSVR against the variants, on CIFAR-100, and where a step probes a tenth of the blocks."""
     sets = dict.fromkeys((_pick(scale, "cifar100"), _pick(scale, *MANY_TASKS)))
-    for data, family, version in product(sets, ("msvrm", "variant"), (1, 2, 3)):
-        yield Item(data, Contender(f"{family}-v{version}", "plain"))
+    for data, method in product(sets, (*VERSIONS, *ABLATIONS)):
+        yield Item(data, Contender(method, "plain"))
 
 
 def _figure3(scale: Scale) -> Iterator[Item]:
@@ -91,7 +108,7 @@ def _figure3(scale: Scale) -> Iterator[Item]:
         "train_size": 1000,
         "evaluations": 5,
     }
-    for network, method in product(scale.networks, ("sox", "msvrm-v1", "msvrm-v2", "msvrm-v3")):
+    for network, method in product(scale.networks, METHODS):
         yield Item(_pick(scale, "usps"), Contender(method, "adam"), {"network": network, **options})
 
 
@@ -105,23 +122,21 @@ def _figure4(scale: Scale) -> Iterator[Item]:
 def _many_tasks(scale: Scale) -> Iterator[Item]:
     """100 tasks and few of them a step, where the estimator should matter."""
     data = _pick(scale, *MANY_TASKS)
-    methods = ("bsgd", "sox", "msvrm-v1", "msvrm-v2", "msvrm-v3")
-    for method, blocks in product(methods, (2, 5, 10, 50)):
+    for method, blocks in product(("bsgd", *METHODS), (2, 5, 10, 50)):
         yield Item(data, Contender(method, "adam"), {"blocks_per_step": blocks})
 
 
 def _gammas(scale: Scale) -> Iterator[Item]:
     """The corrections of u, where a step probes a twentieth of the blocks."""
     data = _pick(scale, *MANY_TASKS)
-    for method, gamma in product(("msvrm-v1", "msvrm-v2"), ("age", "theory", "storm", 0.0)):
+    for method, gamma in product(VERSIONS[:2], ("age", "theory", "storm", 0.0)):
         for update in ("plain", "adam"):
             yield Item(data, Contender(method, update), {"blocks_per_step": 5, "gamma": gamma})
 
 
 def _defaults(scale: Scale) -> Iterator[Item]:
     """Settings nobody tuned, beside the tuned ones."""
-    methods = ("sox", "msvrm-v1", "msvrm-v2", "msvrm-v3")
-    for data, method, tuned in product(scale.sets, methods, (True, False)):
+    for data, method, tuned in product(scale.sets, METHODS, (True, False)):
         yield Item(data, Contender(method, "adam"), tuned=tuned)
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
+from fcco.experiments.entries import BASELINES
 from fcco.experiments.reproduction.plan import Contender, Item
 from fcco.experiments.reproduction.scales import Scale
 from fcco.experiments.runs import Record
 from fcco.experiments.training import Config
+from fcco.methods import REGISTRY
 
 __all__ = ["chosen", "final_runs", "grid", "tuning_runs", "tuning_set"]
 
@@ -17,10 +19,10 @@ TUNING_SEED = 1000
 def grid(scale: Scale, contender: Contender) -> list[dict[str, float]]:
     """Every contender has as many settings to try as the others.
 
-    Cross-entropy and min-max have no alpha and beta; they try weight decays in their place.
+    Baselines have no alpha and beta; they try weight decays in their place.
     """
     lrs = scale.lrs[contender.update]
-    if contender.method in ("cross-entropy", "min-max"):
+    if contender.method in BASELINES:
         if contender.method == "min-max":
             lrs = tuple(lr / 30 for lr in lrs)  # a loss of its own scale, and momentum 0.9
         decays = (0.0, 1e-4, 1e-2)[: len(scale.weights)]
@@ -58,7 +60,8 @@ def _config(
         **options,
     }
     passes = given.pop("passes", passes)
-    if not item.contender.method.endswith("-v3"):
+    entry = REGISTRY.get(item.contender.method)
+    if entry is None or not entry.method.anchored:
         given.pop("snapshot_every", None)
     # The budget is that of SOX at the scale's own B1, whatever B1 the run has.
     given["work"] = passes * 3 * scale.blocks * scale.samples

@@ -1,7 +1,7 @@
 """What the table is for: quality as the inner batch shrinks, with it and without it."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -12,8 +12,10 @@ from torch import nn
 from fcco.data import block_loader, exact_value
 from fcco.experiments.studies.case import Case
 from fcco.experiments.studies.workloads import WORKLOADS, Workload
-from fcco.optim import BSGD, MSVRM, SOX, CompositionalOptimizer
 from fcco.kernel.safeguard import ChangeBound
+from fcco.methods import REGISTRY
+from fcco.optim import CompositionalOptimizer, by_name
+from fcco.problem import Objective
 from fcco.updates import Adam
 
 __all__ = ["CONTENDERS", "SIZES", "batch_cases", "run_batches"]
@@ -26,52 +28,33 @@ STEPS, SEEDS, TUNING_SEED = 400, 5, 100
 _RATES, _SECOND = (0.003, 0.01, 0.03), (0.1, 0.5)
 """Tuned alike for all: three step sizes by two values of alpha (BSGD) or of beta (the others)."""
 
-Build = Callable[[nn.Module, Workload, float, float], CompositionalOptimizer]
+CONTENDERS = {
+    "BSGD": ("bsgd", False),
+    "SOX (u before)": ("sox", False),
+    "SOX": ("sox", True),
+    "MSVRM-v1": ("msvrm-v1", True),
+    "MSVRM-v2": ("msvrm-v2", True),
+}
+"""By what records call them: the method, and whether its slopes are taken after the table is
+updated (the paper's order is before)."""
 
 
-def _bsgd(model: nn.Module, work: Workload, lr: float, second: float) -> CompositionalOptimizer:
-    return BSGD(model.parameters(), work.objective, lr=lr, alpha=second, update=Adam())
-
-
-def _sox(
-    model: nn.Module, work: Workload, lr: float, second: float, *, updated: bool
+def _build(
+    contender: str, model: nn.Module, objective: Objective, lr: float, second: float
 ) -> CompositionalOptimizer:
-    return SOX(
-        model.parameters(),
-        work.objective,
+    name, updated = CONTENDERS[contender]
+    return by_name(
+        name,
+        model,
+        objective,
         lr=lr,
-        alpha=0.5,
+        alpha=0.5 if "beta" in REGISTRY[name].coefficients else second,
         beta=second,
+        gamma="age",
         update=Adam(),
+        safeguard=ChangeBound(),
         updated_slopes=updated,
     )
-
-
-def _msvrm(
-    model: nn.Module, work: Workload, lr: float, second: float, *, version: int
-) -> CompositionalOptimizer:
-    return MSVRM(
-        model.parameters(),
-        work.objective,
-        version=version,
-        lr=lr,
-        alpha=0.5,
-        beta=second,
-        update=Adam(),
-        safeguard=ChangeBound() if version == 2 else None,
-        updated_slopes=True,
-    )
-
-
-CONTENDERS: dict[str, tuple[Build, int]] = {
-    "BSGD": (_bsgd, 3),
-    "SOX (u before)": (partial(_sox, updated=False), 3),
-    "SOX": (partial(_sox, updated=True), 3),
-    "MSVRM-v1": (partial(_msvrm, version=1), 4),
-    "MSVRM-v2": (partial(_msvrm, version=2), 6),
-}
-"""How each is built, and the oracle work of its step in inner samples (values + 2 gradients): no
-table; the paper's order, slopes before the table is updated; slopes after it, for the rest."""
 
 
 def batch_cases() -> Iterator[Case]:
@@ -83,11 +66,12 @@ def batch_cases() -> Iterator[Case]:
 
 def run_batches(*, workload: str, method: str, samples: int, steps: int = STEPS) -> dict[str, Any]:
     """Pick the setting with the lowest exact objective on a seed of its own; run the seeds."""
-    problem, (build, work) = _load(workload), CONTENDERS[method]
+    problem, entry = _load(workload), REGISTRY[CONTENDERS[method][0]]
+    work = entry.values + 2 * entry.gradients  # of a step, where SOX has 3
 
     def train(lr: float, second: float, seed: int) -> tuple[float, float]:
         model = problem.make_model(seed)
-        opt = build(model, problem, lr, second)
+        opt = _build(method, model, problem.objective, lr, second)
         return _train(problem, model, opt, samples, steps * 3 // work, seed)
 
     settings = list(product(_RATES, _SECOND))

@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 
-from fcco import methods
 from fcco.data import block_loader, exact_pass, exact_value, load_digits
 from fcco.experiments.rates.sweep import Sweep
 from fcco.experiments.studies.batches import batch_cases, run_batches
 from fcco.experiments.studies.case import Case
 from fcco.experiments.studies.rivals import rival_cases, run_rivals
 from fcco.experiments.studies.workloads import make_mlp
-from fcco.objectives import MultiTaskAUC
-from fcco.optim import MSVRM, SOX, CompositionalOptimizer
-from fcco.problems import PhaseNoise
 from fcco.kernel.safeguard import ChangeBound
+from fcco.methods import MSVRM_V1, MSVRM_V2, MSVRM_V3
+from fcco.objectives import MultiTaskAUC
+from fcco.optim import by_name
+from fcco.problems import PhaseNoise
 from fcco.schedules import Recipe
 from fcco.schedules.formulas import constant
 from fcco.updates import Adam, Normalized, Plain
@@ -26,6 +26,9 @@ from fcco.updates import Adam, Normalized, Plain
 __all__ = ["STUDIES", "run_case"]
 
 STEPS, RUNS = 600, 32
+
+VERSIONS = {"v1": MSVRM_V1, "v2": MSVRM_V2, "v3": MSVRM_V3}
+"""By what records call them."""
 
 
 def gamma_cases() -> Iterator[Case]:
@@ -42,12 +45,11 @@ def run_gamma(
     *, version: int, m: int, lr: float, alpha: float, beta: float, runs: int = RUNS
 ) -> dict[str, float]:
     """The tracking error ||u - g(w)||^2 / m under each gamma, the mean over seeds."""
-    method = {1: methods.MSVRM_V1, 2: methods.MSVRM_V2}[version]
     problem = PhaseNoise(m, noise=0.5, distinct=20)
     errors = {}
     for gamma in ("theory", "storm", "age", 0.0):
         stage = constant(STEPS, lr=lr, alpha=alpha, beta=beta, gamma=gamma)
-        recipe = Recipe("gamma", method, Plain(), (stage,), initial_samples=1)
+        recipe = Recipe("gamma", VERSIONS[f"v{version}"], Plain(), (stage,), initial_samples=1)
         traces = Sweep(problem, recipe, blocks=4, runs=runs, seed=0).run()
         error = float(traces.tracking.mean())
         errors["average" if gamma == 0.0 else str(gamma)] = error if error == error else math.inf
@@ -62,10 +64,10 @@ def stability_cases(study: str) -> Iterator[Case]:
         "adam": (0.003, 0.03, 0.3),
     }
     for method, rule, alpha in itertools.product(
-        ("v1", "v2", "v3"), ("plain", "normalized", "adam"), (0.03, 0.1, 0.5)
+        VERSIONS, ("plain", "normalized", "adam"), (0.03, 0.1, 0.5)
     ):
         for lr, guard in itertools.product(sizes[rule], (False, True)):
-            if guard and method == "v1":
+            if guard and not VERSIONS[method].gradient.points:
                 continue
             name = f"{method} {rule} alpha={alpha} lr={lr} {'guarded' if guard else 'bare'}"
             options = {"method": method, "rule": rule, "alpha": alpha, "lr": lr, "guard": guard}
@@ -79,7 +81,7 @@ def run_stability(
     *, method: str, rule: str, alpha: float, lr: float, guard: bool, runs: int = RUNS
 ) -> dict[str, float]:
     """On the synthetic family: the mean of ||grad F|| over the run, relative to the start."""
-    version = {"v1": methods.MSVRM_V1, "v2": methods.MSVRM_V2, "v3": methods.MSVRM_V3}[method]
+    version = VERSIONS[method]
     problem = PhaseNoise(40, noise=1.0, inner_size=8, distinct=20)
     stage = constant(STEPS, lr=lr, alpha=alpha, beta=alpha if alpha < 0.5 else 0.5, gamma="age")
     every = 100 if version.anchored else None
@@ -98,24 +100,18 @@ def run_network(
     train, _ = load_digits()
     objective, model = MultiTaskAUC(10), make_mlp(64, 64, 10)(0)
     scale = {"plain": 10.0, "normalized": 1.0, "adam": 1.0}[rule]  # the objective's own scale
-    common: dict[str, Any] = {
-        "lr": lr * scale,
-        "alpha": alpha,
-        "beta": alpha,
-        "update": _RULES[rule](),
-    }
-    opt: CompositionalOptimizer
-    if method == "sox":
-        opt = SOX(model.parameters(), objective, **common)
-    else:
-        opt = MSVRM(
-            model.parameters(),
-            objective,
-            version=int(method[1]),
-            safeguard=ChangeBound() if guard else None,
-            snapshot_every=60 if method == "v3" else None,
-            **common,
-        )
+    opt = by_name(
+        VERSIONS[method].name,
+        model,
+        objective,
+        lr=lr * scale,
+        alpha=alpha,
+        beta=alpha,
+        gamma="age",
+        update=_RULES[rule](),
+        safeguard=ChangeBound() if guard else None,
+        snapshot_every=60,
+    )
     loader = block_loader(
         train, objective, blocks_per_step=5, samples_per_block=64, num_steps=steps
     )

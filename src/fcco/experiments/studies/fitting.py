@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fcco.data import BlockData, block_loader
+from fcco.optim import CompositionalOptimizer, by_name
 from fcco.problem.objective import Objective
-from fcco.optim import SOX, CompositionalOptimizer
 from fcco.problem.probe import Probe
 from fcco.updates import Adam
 
@@ -37,7 +37,9 @@ def recommended(
     params: Iterable[Any], objective: Objective, lr: float = 0.01
 ) -> CompositionalOptimizer:
     """The setting every problem here is run with, untuned."""
-    return SOX(params, objective, lr=lr, alpha=0.5, beta=0.5, update=Adam(), updated_slopes=True)
+    return by_name(
+        "sox", params, objective, lr=lr, alpha=0.5, beta=0.5, update=Adam(), updated_slopes=True
+    )
 
 
 def held_out(count: int, seed: int, fraction: float = 0.15) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from fcco.data import AnchorData, ViewData
 from fcco.experiments.studies.baselines import draws
 from fcco.experiments.studies.fitting import Outcome, compositional, fit, held_out, ordinary
 from fcco.experiments.studies.workloads import flat_digits, make_mlp
-from fcco.optim import BSGD
+from fcco.optim import by_name
 from fcco.updates import Adam
 
 __all__ = ["EMBEDDINGS"]
@@ -93,7 +93,7 @@ def _neighbours(contender: str, seed: int, lr: float) -> Outcome:
         objective = objectives.NCA(len(rows), logarithm=True)
         opt = None
         if contender == "NCA in the batch":
-            opt = BSGD(model.parameters(), objective, lr=lr, alpha=0.5, update=Adam())
+            opt = by_name("bsgd", model, objective, lr=lr, alpha=0.5, update=Adam())
         made = compositional(
             model,
             objective,

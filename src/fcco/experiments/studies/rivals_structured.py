@@ -27,7 +27,7 @@ from fcco.experiments.studies.fitting import (
     recommended,
 )
 from fcco.experiments.studies.workloads import a9a_groups, make_mlp, standardized
-from fcco.optim import BSGD
+from fcco.optim import by_name
 from fcco.problems.newton import newton
 from fcco.updates import Adam
 
@@ -50,7 +50,7 @@ def _survival(contender: str, seed: int, lr: float) -> Outcome:
         samples = 256
         opt = recommended(model.parameters(), objective)
         if contender == "mini-batch partial likelihood":
-            opt = BSGD(model.parameters(), objective, lr=lr, alpha=0.5, update=Adam())
+            opt = by_name("bsgd", model, objective, lr=lr, alpha=0.5, update=Adam())
         made = compositional(
             model, objective, data, steps=STEPS, blocks=64, samples=samples, seed=seed, opt=opt
         )

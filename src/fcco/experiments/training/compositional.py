@@ -11,9 +11,9 @@ from fcco.distributed import Ranks
 from fcco.experiments.training.config import Config
 from fcco.experiments.training.learner import Learner
 from fcco.experiments.training.problem import Problem
-from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, Variant
 from fcco.kernel.queries import Queries
 from fcco.kernel.safeguard import ChangeBound
+from fcco.optim import CompositionalOptimizer, by_name
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
 
 __all__ = ["Compositional", "build_optimizer"]
@@ -31,74 +31,20 @@ ENDLESS = 2**62
 
 def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> CompositionalOptimizer:
     """The config's method with its step rule and coefficients, on ``model``."""
-    params, objective = model.parameters(), problem.objective
-    update, buffers, decay = _RULES[config.update](), model.buffers(), config.weight_decay
-    family, _, version = config.method.partition("-v")
-    lr, alpha, beta = config.lr, config.alpha, config.beta
-    if family == "sox":
-        return SOX(
-            params,
-            objective,
-            lr=lr,
-            alpha=alpha,
-            beta=beta,
-            update=update,
-            buffers=buffers,
-            weight_decay=decay,
-            updated_slopes=config.updated_slopes,
-        )
-    if family == "soap":
-        return SOAP(
-            params,
-            objective,
-            lr=lr,
-            beta=beta,
-            update=update,
-            buffers=buffers,
-            weight_decay=decay,
-        )
-    if family == "bsgd":
-        return BSGD(
-            params,
-            objective,
-            lr=lr,
-            alpha=alpha,
-            update=update,
-            buffers=buffers,
-            weight_decay=decay,
-        )
-    anchored = version == "3"
-    every = config.snapshot_every or _steps_of_a_pass(config, problem)
-    safeguard = ChangeBound() if config.safeguard and version[0] != "1" else None
-    if family == "variant":
-        return Variant(
-            params,
-            objective,
-            version=int(version),
-            lr=lr,
-            alpha=alpha,
-            beta=beta,
-            update=update,
-            snapshot_every=every if anchored else None,
-            buffers=buffers,
-            weight_decay=decay,
-            safeguard=safeguard,
-        )
-    return MSVRM(
-        params,
-        objective,
-        version=int(version[0]),
-        lr=lr,
-        alpha=alpha,
-        beta=beta,
+    return by_name(
+        config.method,
+        model,
+        problem.objective,
+        update=_RULES[config.update](),
+        lr=config.lr,
+        alpha=config.alpha,
+        beta=config.beta,
         gamma=config.gamma,
-        single_point=version.endswith("-sp"),
-        update=update,
-        snapshot_every=every if anchored else None,
-        buffers=buffers,
-        weight_decay=decay,
-        safeguard=safeguard,
+        weight_decay=config.weight_decay,
+        safeguard=ChangeBound() if config.safeguard else None,
+        snapshot_every=config.snapshot_every or _steps_of_a_pass(config, problem),
         updated_slopes=config.updated_slopes,
+        one_slope=config.one_slope,
     )
 
 

@@ -7,38 +7,24 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
-__all__ = ["BASELINES", "METHODS", "UPDATES", "Config", "choose", "read_toml"]
+from fcco.experiments.entries import BASELINES
+from fcco.methods import REGISTRY, Method
 
-METHODS = (
-    "sox",
-    "soap",
-    "bsgd",
-    "msvrm-v1",
-    "msvrm-v2",
-    "msvrm-v3",
-    "msvrm-v1-sp",
-    "msvrm-v2-sp",
-    "variant-v1",
-    "variant-v2",
-    "variant-v3",
-)
-"""Compositional methods by name; ``-sp`` is the single-point correction."""
+__all__ = ["CHOICES", "METHODS", "Config", "choose", "read_toml"]
 
-BASELINES = ("cross-entropy", "min-max")
-"""What one would use instead."""
-
-UPDATES = ("plain", "normalized", "adam", "amsgrad")
-"""Step rules by name."""
+METHODS = tuple(name for name, entry in REGISTRY.items() if not entry.needs_pair)
+"""The registered methods that one inner sample is enough for."""
 
 GAMMAS = ("age", "theory", "storm")
 """Corrections by name."""
 
-_CHOICES = {
-    "method": METHODS + BASELINES,
-    "update": UPDATES,
+CHOICES = {
+    "method": (*METHODS, *BASELINES),
+    "update": ("plain", "normalized", "adam", "amsgrad"),
     "objective": ("auc", "gap", "ap"),
     "decay": ("linear", "none"),
 }
+"""What the settings that are words may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +44,9 @@ class Config:
         alpha: weight of the new gradient in z.
         beta: weight of the new value in u.
         gamma: the correction of u: "age", "theory", "storm" or a number.
-        safeguard: bound the correction of z (versions 2 and 3) by ``ChangeBound``.
+        safeguard: bound the correction of z, where the method has one, by ``ChangeBound``.
         updated_slopes: slopes at u_t, see ``fcco.SOX``.
+        one_slope: one slope for both points (version 2), see ``fcco.MSVRM``.
         snapshot_every: steps between exact passes (version 3); 0: one for every pass over the data.
         weight_decay: decoupled.
         decay: "linear" lowers lr to 0 over the run; "none" keeps it.
@@ -82,6 +69,9 @@ class Config:
         >>> Config(method="msvrm-v2", lr=-1.0)
         Traceback (most recent call last):
         ValueError: lr must be positive, got -1.0
+        >>> Config(method="bsgd", updated_slopes=True)
+        Traceback (most recent call last):
+        ValueError: updated_slopes: bsgd has no variant with updated slopes
     """
 
     data: str = "digits"
@@ -97,6 +87,7 @@ class Config:
     gamma: str | float = "age"
     safeguard: bool = True
     updated_slopes: bool = False
+    one_slope: bool = False
     snapshot_every: int = 0
     weight_decay: float = 0.0
     decay: str = "linear"
@@ -114,7 +105,7 @@ class Config:
     def __post_init__(self) -> None:
         for field in fields(self):
             _check_type(field.name, getattr(self, field.name), field.type)
-        for name, choices in _CHOICES.items():
+        for name, choices in CHOICES.items():
             choose(name, getattr(self, name), choices)
         if isinstance(self.gamma, str) and self.gamma not in GAMMAS:
             raise ValueError(f"gamma must be age, theory, storm or a number; got {self.gamma!r}")
@@ -129,6 +120,20 @@ class Config:
         for name in ("steps", "work", "train_size", "snapshot_every", "weight_decay"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        self._check_slopes()
+
+    def _check_slopes(self) -> None:
+        variants = {"updated_slopes": Method.updated, "one_slope": Method.with_one_slope}
+        asked = [name for name in variants if getattr(self, name)]
+        if len(asked) > 1:
+            raise ValueError(f"{' and '.join(asked)} exclude each other")
+        for name in asked:
+            if self.method in BASELINES:
+                raise ValueError(f"{name}: {self.method} takes no slopes")
+            try:
+                variants[name](REGISTRY[self.method].method)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
 
     @property
     def name(self) -> str:

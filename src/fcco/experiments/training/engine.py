@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from fcco.data import exact_value
+from fcco.distributed.sharded import cut
 from fcco.experiments.runs import Record
 from fcco.experiments.training.checkpoints import Checkpoints
 from fcco.experiments.training.compositional import Compositional
@@ -32,7 +33,6 @@ from fcco.experiments.training.parallel import (
 )
 from fcco.experiments.training.problem import Problem, load_problem
 from fcco.metrics import macro_auroc, macro_average_precision
-from fcco.distributed.sharded import cut
 
 __all__ = ["Progress", "Training"]
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from fcco.problem.batches import TaskBatch
 from fcco.data import BlockSampler, TaskData
 from fcco.distributed import Ranks
 from fcco.experiments.training.config import Config
@@ -15,6 +14,7 @@ from fcco.experiments.training.learner import Learner
 from fcco.experiments.training.parallel import lay_out_state
 from fcco.experiments.training.problem import Problem
 from fcco.kernel.queries import Queries
+from fcco.problem.batches import TaskBatch
 
 __all__ = ["CrossEntropy", "MinMax", "one_vs_rest"]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fcco.distributed import Ranks
+from fcco.distributed.sharded import cut, is_sharded
 from fcco.experiments.training.config import choose
 from fcco.experiments.training.crew import Crew, step_aside
-from fcco.distributed.sharded import cut, is_sharded
 
 __all__ = [
     "PARALLEL",

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from fcco.data import AnchorData, BlockData, Classified, TaskData, load_classes
 from fcco.experiments.networks import build_network
 from fcco.experiments.training.config import Config
-from fcco.problem.objective import Objective
 from fcco.objectives import AveragePrecision, MultiTaskAUC, MultiTaskGap
+from fcco.problem.objective import Objective
 
 __all__ = ["Problem", "load_problem", "proportional"]
 

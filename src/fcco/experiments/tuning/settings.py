@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from fcco.methods.coefficients import gamma_theory
+from fcco.experiments.entries import ENTRIES
 from fcco.experiments.training import Config
+from fcco.methods.coefficients import gamma_theory
 
 __all__ = ["HOLDOUT", "LRS", "WEIGHTS", "for_tuning", "grid", "refusal", "tuned_keys"]
 
@@ -30,19 +31,13 @@ def for_tuning(config: Config) -> Config:
 
 
 def tuned_keys(method: str) -> tuple[str, ...]:
-    """The coefficients that a method has.
+    """The coefficients of a method that are searched; gamma is chosen, not searched.
 
     Examples:
         >>> tuned_keys("msvrm-v2"), tuned_keys("soap"), tuned_keys("cross-entropy")
         (('lr', 'alpha', 'beta'), ('lr', 'beta'), ('lr',))
     """
-    lacking = {
-        "soap": ("alpha",),
-        "bsgd": ("beta",),
-        "cross-entropy": ("alpha", "beta"),
-        "min-max": ("alpha", "beta"),
-    }
-    return tuple(key for key in ("lr", "alpha", "beta") if key not in lacking.get(method, ()))
+    return tuple(key for key in ENTRIES[method].coefficients if key != "gamma")
 
 
 def refusal(config: Config, num_blocks: int | None = None) -> str:
@@ -56,7 +51,7 @@ def refusal(config: Config, num_blocks: int | None = None) -> str:
         >>> refusal(Config(gamma="theory", beta=1.0, blocks_per_step=10), num_blocks=10)
         ''
     """
-    if not config.method.startswith("msvrm") or config.gamma != "theory":
+    if "gamma" not in ENTRIES[config.method].coefficients or config.gamma != "theory":
         return ""
     probed = config.blocks_per_step
     total = 2 * probed if num_blocks is None else num_blocks
