@@ -28,6 +28,7 @@ class GradientSum:
         wide: tensors like the sums, in their precision (z).
         safeguard: bounds the change of the gradient, with alpha; or None.
         apart: keep them apart in any case.
+        in_buckets: ``.grad`` may be a view into a bucket that DDP will use again.
     """
 
     def __init__(
@@ -37,8 +38,10 @@ class GradientSum:
         *,
         safeguard: tuple[ChangeBound, float] | None = None,
         apart: bool = False,
+        in_buckets: bool = False,
     ) -> None:
         self._params = params
+        self._in_buckets = in_buckets
         self._wide = wide
         self._safeguard = safeguard
         self._kept: dict[Point, list[Tensor]] = {}
@@ -79,7 +82,7 @@ class GradientSum:
                 places.add(place)
 
     def total(self, row: Weights) -> list[Tensor]:
-        """The weighted sum, to be read only: ``.grad`` may be shared, or a view into DDP's bucket.
+        """The weighted sum, in memory that is the caller's from now on.
 
         Args:
             row: the row of z, from which the folded weights came.
@@ -88,7 +91,9 @@ class GradientSum:
             sums = []
             for p, total in zip(self._params, self._wide, strict=True):
                 sums.append(torch.zeros_like(total) if p.grad is None else p.grad)
-            return locals_of(sums)
+                p.grad = None
+            sums = locals_of(sums)
+            return list(torch._foreach_clone(sums)) if self._in_buckets else sums
         return combined(self._kept, row, self._safeguard, self._norm)
 
     def clear(self) -> None:
@@ -125,4 +130,4 @@ def combined(
         scale = bound.scale(alpha, norm(current), norm(changes[Point.PREVIOUS]))
         for part in changes[Point.PREVIOUS]:
             part.mul_(scale.to(part.device))
-    return advance(current, 0.0, row, current, changes)
+    return advance(current, 0.0, row, list(torch._foreach_clone(current)), changes)

@@ -12,7 +12,8 @@ from fcco.methods.weights import Scalar, Weights
 __all__ = ["advance"]
 
 T = TypeVar("T", Tensor, list[Tensor])
-"""One tensor (rows of u), or one for every parameter (z), whose weights are numbers."""
+"""One tensor (rows of u), or one for every parameter (z). Then weights are numbers, and ``current``
+is the caller's to give away."""
 
 
 def advance(
@@ -32,7 +33,7 @@ def advance(
         state: the estimate of the step before, u_{t-1} or z_{t-1}.
         keep: 1 - beta for u, 1 - alpha for z.
         weights: the method's row.
-        current: the observation at w_t.
+        current: the observation at w_t; a list is overwritten.
         changes: x(w_t) - x(point) for each further point, or what stands for it (the directional
             derivative of the single-point variant).
         anchor: the exact quantity at the snapshot.
@@ -47,8 +48,12 @@ def advance(
         >>> advance([u], 0.5, row, [g], {Point.PREVIOUS: [g - old]})
         [tensor([1.7500])]
     """
-    result: T = list(torch._foreach_mul(state, keep)) if isinstance(state, list) else keep * state
-    result = _plus(result, weights.current, current)
+    result: T
+    if isinstance(current, list):  # in the memory of ``current``: fresh memory is slow to come by
+        torch._foreach_mul_(current, float(weights.current))
+        result = _plus(current, keep, state)
+    else:
+        result = _plus(keep * state, weights.current, current)
     for point, change in changes.items():
         result = _plus(result, weights.since(point), change)
     return result if anchor is None else _plus(result, weights.anchor, anchor)

@@ -270,7 +270,8 @@ class CompositionalOptimizer(BlockOptimizer):
             checks=checks,
         )
         guard = None if self.safeguard is None else (self.safeguard, c.alpha)
-        gradients = GradientSum(triple.params, triple.z, safeguard=guard)
+        buckets = self.ranks.reduction.active
+        gradients = GradientSum(triple.params, triple.z, safeguard=guard, in_buckets=buckets)
         with Oracle(
             triple.params,
             closures,
@@ -296,8 +297,6 @@ class CompositionalOptimizer(BlockOptimizer):
         z = likes(z, triple.params)
         for state, new in zip(triple.states, z, strict=True):
             state["z"] = new
-        for p in triple.params:
-            p.grad = None
         self._keep(triple, Point.PREVIOUS)
         pair = 2 if method.slope_at is SlopeAt.PAIR else 1
         self._counters.stepped(

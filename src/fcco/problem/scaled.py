@@ -49,9 +49,9 @@ class ScaledObjective(Objective):
         """Raise u to a fraction of a fresh value; both are mantissas of one scale.
 
         The fraction is 1/n at least: a mean of n positive terms is at least 1/n of any of them,
-        hence of any sample's mean. Rows that are stale by hundreds of e-folds then still have a finite
-        slope. For a row that was just updated it is beta, if that is more: a moving average of
-        positive values holds beta of the new one, and a correction may take away what the row
+        hence of any sample's mean. Rows that are stale by hundreds of e-folds then still have a
+        finite slope. For a row that was just updated it is beta, if that is more: a moving average
+        of positive values holds beta of the new one, and a correction may take away what the row
         kept but no more. Override it where components may be negative.
         """
         return torch.maximum(u, fraction * fresh)
