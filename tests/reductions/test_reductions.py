@@ -384,7 +384,9 @@ def test_scaled_storm_is_sox_or_storm(scale):
     twin = {0.0: fcco.methods.SOX, 1.0: fcco.methods.MSVRM_V2}[scale]
     for method in (fcco.methods.mars(scale), twin):
         model = make_model("network", 2)
-        opt = fcco.CompositionalOptimizer(model, problem, method, lr=0.1, alpha=0.3, beta=0.4)
+        opt = fcco.CompositionalOptimizer(
+            model, problem, method, lr=0.1, alpha=0.3, beta=0.4, gamma=0.0
+        )
         for _ in run(opt, model, problem, draws_of(problem, 3)):
             pass
         ends.append(flat(model.parameters()))

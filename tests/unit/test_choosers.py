@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import fcco
-from fcco.methods import REGISTRY
+from fcco.methods import REGISTRY, Entry, mars, register, registry
 from fcco.optim import by_name
 from fcco.testing import CATALOGUE, EQUATIONS, Toy, assert_same, flat, make_model
 
@@ -29,9 +29,22 @@ def test_choosers_choose_registered_methods(name):
     problem = Toy()
     ours = chooser(make_model("linear", 1), problem, lr=0.1, **arguments)
     assert ours.method == REGISTRY[name].method
-    settings = {"alpha": 1.0 if name == "bsgd" else 0.5, "beta": 0.5, "gamma": "age"}
-    named = by_name(name, make_model("linear", 1), problem, lr=0.1, **settings)
+    named = by_name(name, make_model("linear", 1), problem, lr=0.1)
     assert_same(ours.state_dict()["param_groups"], named.state_dict()["param_groups"])
+
+
+def test_unknown_and_taken_names():
+    with pytest.raises(ValueError, match="no method is named 'sxo': there are sox, soap"):
+        by_name("sxo", make_model("linear", 1), Toy(), lr=0.1)
+    with pytest.raises(ValueError, match="'sox' is registered already"):
+        register(REGISTRY["sox"])
+
+
+def test_a_registered_method_of_ones_own(monkeypatch):
+    entry = Entry(mars(0.5).with_one_slope(), "half", 2, 2, ("#334155", "#cbd5e1"))
+    monkeypatch.setattr(registry, "REGISTRY", dict(REGISTRY))
+    register(entry)
+    assert by_name(entry.name, make_model("linear", 1), Toy(), lr=0.1).method is entry.method
 
 
 def test_every_method_has_a_reference_loop():

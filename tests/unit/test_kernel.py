@@ -1,6 +1,7 @@
 """The pure functions: batch dimensions, and numbers that are known."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,18 +9,23 @@ import torch
 from fcco.distributed import Share
 from fcco.kernel.checks import Checks
 from fcco.kernel.recursion import advance
+from fcco.kernel.safeguard import ChangeBound
 from fcco.methods import (
     MSVRM_V1,
     MSVRM_V2,
     MSVRM_V3,
-    REGISTRY,
     SINGLE_POINT_V2,
     SOX,
     VARIANT_V3,
     Coefficients,
+    Method,
     Point,
+    SlopeAt,
+    WeightRow,
+    Weights,
     gamma_age,
     gamma_theory,
+    mars,
 )
 
 
@@ -72,19 +78,88 @@ def test_methods_declare_what_they_need():
     assert MSVRM_V2.updated().generations == MSVRM_V2.with_one_slope().generations == ()
 
 
-@pytest.mark.parametrize("name", REGISTRY)
-def test_rows_have_weights_where_they_say_and_nowhere_else(name):
-    """A weight at a point that is not declared would be dropped in silence."""
-    method = REGISTRY[name].method
-    rows = {method.gradient: method.gradient.weights(0.3)}
-    if method.inner is not None:
-        rows[method.inner] = method.inner.weights(0.3, 0.7, 4.0)
-    for row, weights in rows.items():
-        has = {p for p in (Point.PREVIOUS, Point.SNAPSHOT) if weights.since(p) != 0}
-        assert has == set(row.points)
-        assert (weights.anchor != 0) == row.anchored
-    if method.corrected:
-        assert method.inner.weights(0.3, 0.0, 4.0).since_previous == 0
+PREVIOUS, SNAPSHOT = Point.PREVIOUS, Point.SNAPSHOT
+MOMENTUM, STORM, MSVR = SOX.gradient, MSVRM_V2.gradient, MSVRM_V2.inner
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: WeightRow(STORM.weights, [PREVIOUS]), "must be a tuple"),
+        (lambda: WeightRow(STORM.weights, ("previous",)), "must be a tuple"),
+        (lambda: WeightRow(STORM.weights, (Point.CURRENT, PREVIOUS)), "must be a tuple"),
+        (lambda: WeightRow(STORM.weights, (PREVIOUS, PREVIOUS)), "declared twice"),
+        (
+            lambda: Method("own", inner=SOX.inner, gradient=WeightRow(STORM.weights)),
+            "own: the row of z has a weight since the previous point, which it does not declare",
+        ),
+        (
+            lambda: Method("own", inner=WeightRow(MSVR.weights), gradient=MOMENTUM),
+            "own: the row of u has a weight since the previous point",
+        ),
+        (
+            lambda: Method(
+                "own",
+                inner=SOX.inner,
+                gradient=WeightRow(lambda alpha: Weights(alpha, anchor=alpha)),
+            ),
+            "has an anchor, but does not declare the snapshot",
+        ),
+        (
+            lambda: Method("own", inner=MSVRM_V3.inner, gradient=MOMENTUM),
+            "u is anchored, so z must be",
+        ),
+        (lambda: Method("own", gradient=MOMENTUM), "if there is a row of u"),
+        (
+            lambda: Method("own", inner=SOX.inner, gradient=MOMENTUM, slope_at=SlopeAt.PAIR),
+            "if there is a row of u",
+        ),
+        (
+            lambda: Method(
+                "own",
+                inner=WeightRow(lambda b, g, r: Weights(b, since_previous=b), (PREVIOUS,), True),
+                gradient=MOMENTUM,
+            ),
+            "gamma is not its correction's weight",
+        ),
+        (
+            lambda: Method("own", inner=SOX.inner, gradient=MOMENTUM, single_point=True),
+            "single_point needs a corrected row",
+        ),
+        (lambda: replace(MSVRM_V3, slope_at=SlopeAt.UPDATED), "cannot take its slopes at u_t"),
+        (
+            lambda: replace(SINGLE_POINT_V2, slope_at=SlopeAt.UPDATED),
+            "cannot take its slopes at u_t",
+        ),
+        (
+            lambda: Method(
+                "own",
+                inner=WeightRow(lambda b, g, ratio: Weights(ratio * b)),
+                gradient=MOMENTUM,
+                slope_at=SlopeAt.UPDATED,
+            ),
+            "cannot take its slopes at u_t",
+        ),
+    ],
+)
+def test_a_wrong_declaration_is_an_error_where_it_is_written(build, message):
+    """Otherwise the kernel would run another method in silence."""
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_declarations_of_the_wrong_type():
+    with pytest.raises(TypeError, match="slope_at must be a SlopeAt"):
+        replace(SOX, slope_at="table")
+    with pytest.raises(TypeError, match="the row of z must return Weights"):
+        replace(SOX, gradient=WeightRow(lambda alpha: None))
+
+
+def test_the_safeguard_reads_the_weights_of_the_row():
+    norms = torch.tensor(1.0), torch.tensor(3.0)
+    storm, tiny = MSVRM_V2.gradient.weights(0.25), mars(1e-6).gradient.weights(0.25)
+    assert float(ChangeBound().scale(storm, *norms)) == pytest.approx(0.25 / (0.75 * 3))
+    assert float(ChangeBound().scale(tiny, *norms)) == 1.0, "too small a correction to bound"
 
 
 def test_which_gammas_correct():

@@ -25,7 +25,7 @@ class Ranks:
     Args:
         group: of the ranks that share the blocks (the data-parallel ones, where others hold parts
             of the model); None: all.
-        defer: reduce gradients once a step, at the last backward pass, instead of at each point.
+        defer: reduce gradients once per step, at the last backward pass, instead of at each point.
             Under FSDP2 that keeps a whole gradient in memory between the points.
 
     Examples:

@@ -11,7 +11,7 @@ __all__ = ["Reduction"]
 
 
 class Reduction:
-    """One reduction a step: all points accumulate in ``.grad``, and only the last one is averaged.
+    """One reduction per step: all points accumulate in ``.grad``, and only the last is averaged.
 
     The optimizer is given parameters, not modules, so the distributed modules are noted as the
     first closure calls them.

@@ -16,12 +16,10 @@ def agree(checks: Checks, ranks: Ranks, count: int, mean: Tensor) -> tuple[int, 
 
     Args:
         checks: of what this rank saw.
-        ranks: the processes that share the blocks.
+        ranks: the processes that share the blocks, several.
         count: the blocks this rank probed.
         mean: of f over them.
     """
-    if ranks.size == 1:
-        return checks.settle(checks.samples), mean
     weight = checks.share.weight
     numbers = [count, count * count, checks.samples, checks.flag(), mean * weight]
     words = ranks.sum(

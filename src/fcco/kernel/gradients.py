@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from fcco.distributed.sharded import global_norm, likes, local, locals_of
-from fcco.kernel.recursion import advance
 from fcco.kernel.safeguard import ChangeBound
 from fcco.methods.point import Point
 from fcco.methods.weights import Weights
@@ -16,7 +15,7 @@ __all__ = ["GradientSum", "combined"]
 
 
 class GradientSum:
-    """sum_p b_p G(w_p) over the visited points, for every parameter.
+    """sum_p b_p sum_i grad g_i(w_p)^T slope_i over points and blocks, for every parameter.
 
     The weights are folded into the cotangents, so that all visits add up in the one ``.grad``: the
     memory of one gradient, and one reduction over ranks. The gradients are kept apart, in at least
@@ -26,7 +25,7 @@ class GradientSum:
     Args:
         params: the parameters.
         wide: tensors like the sums, in their precision (z).
-        safeguard: bounds the change of the gradient, with alpha; or None.
+        safeguard: bounds the change of the gradient, or None.
         apart: keep them apart in any case.
         in_buckets: ``.grad`` may be a view into a bucket that DDP will use again.
     """
@@ -36,7 +35,7 @@ class GradientSum:
         params: Sequence[Tensor],
         wide: Sequence[Tensor],
         *,
-        safeguard: tuple[ChangeBound, float] | None = None,
+        safeguard: ChangeBound | None = None,
         apart: bool = False,
         in_buckets: bool = False,
     ) -> None:
@@ -109,7 +108,7 @@ class GradientSum:
 def combined(
     gradients: Mapping[Point, list[Tensor]],
     row: Weights,
-    safeguard: tuple[ChangeBound, float] | None,
+    safeguard: ChangeBound | None,
     norm: Norm,
 ) -> list[Tensor]:
     """b.current G(w_t) + sum_p b.since[p] (G(w_t) - G(p)), the change since w_{t-1} safeguarded.
@@ -126,8 +125,10 @@ def combined(
         if point is not Point.CURRENT
     }
     if safeguard is not None and Point.PREVIOUS in changes:
-        bound, alpha = safeguard
-        scale = bound.scale(alpha, norm(current), norm(changes[Point.PREVIOUS]))
+        scale = safeguard.scale(row, norm(current), norm(changes[Point.PREVIOUS]))
         for part in changes[Point.PREVIOUS]:
             part.mul_(scale.to(part.device))
-    return advance(current, 0.0, row, list(torch._foreach_clone(current)), changes)
+    total = list(torch._foreach_mul(current, float(row.current)))
+    for point, change in changes.items():
+        torch._foreach_add_(total, change, alpha=float(row.since(point)))
+    return total

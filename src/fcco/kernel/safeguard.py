@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fcco.methods.weights import Weights
+
 __all__ = ["ChangeBound"]
 
 
@@ -12,7 +14,9 @@ __all__ = ["ChangeBound"]
 class ChangeBound:
     """Keeps STORM's correction from outweighing the sample it corrects:
 
-        (1 - alpha) ||G(w_t) - G(w_{t-1})||  <=  ratio alpha ||G(w_t)||.
+        (1 - alpha) ||G(w_t) - G(w_{t-1})||  <=  ratio alpha ||G(w_t)||,
+
+    or with whatever weights a row of z has in the places of 1 - alpha and alpha.
 
     Version 2 forgets its noise at the rate alpha, so a correction that is not of the order of
     alpha piles up to a z that is mostly noise: v2 and v3 then collapse, as they do at large or
@@ -20,7 +24,8 @@ class ChangeBound:
     method is the paper's; the correction scaled to 0 would be momentum.
 
     Examples:
-        >>> ChangeBound(ratio=1.0).scale(0.5, torch.tensor(1.0), torch.tensor(2.0))
+        >>> storm = Weights(current=0.5, since_previous=0.5)
+        >>> ChangeBound(ratio=1.0).scale(storm, torch.tensor(1.0), torch.tensor(2.0))
         tensor(0.5000)
     """
 
@@ -30,8 +35,9 @@ class ChangeBound:
         if not self.ratio >= 0:
             raise ValueError(f"ChangeBound: ratio must not be negative, got {self.ratio}")
 
-    def scale(self, alpha: float, gradient: Tensor, change: Tensor) -> Tensor:
+    def scale(self, row: Weights, gradient: Tensor, change: Tensor) -> Tensor:
         """The factor in [0, 1] on the correction, from the norms of G(w_t) and of its change."""
-        correction = (1 - alpha) * change
+        correction = row.since_previous * change
+        sample = (row.current + row.since_snapshot) * gradient
         tiny = torch.finfo(correction.dtype).tiny
-        return (self.ratio * alpha * gradient / correction.clamp_min(tiny)).clamp(max=1.0)
+        return (self.ratio * sample / correction.clamp_min(tiny)).clamp(max=1.0)

@@ -30,7 +30,6 @@ from fcco.methods import (
     Point,
     SlopeAt,
     Weights,
-    gamma_theory,
 )
 from fcco.problem import Probe
 
@@ -112,17 +111,17 @@ def take(
     # A row's first value is the fresh one at w_t, so w_t comes first. But where slopes are taken at
     # u_t it comes last: by then all that u_t needs was seen.
     points.insert(len(points) if method.slope_at is SlopeAt.UPDATED else 0, Point.CURRENT)
-    for p in points:
+    final = max(map(points.index, s.weights))
+    for k, p in enumerate(points):
         oracle.visit(
             p,
             partial(look, s),
             weight=s.weights.get(p),
             tangent=method.single_point and corrected and p is Point.CURRENT,
-            last=p is max(s.weights, key=points.index),
+            last=k == final,
         )
     if method.corrected and c.gamma == "theory":
-        # It may be singular, which is said in the first step, where it has no effect yet.
-        gamma_theory(c.beta, s.num_blocks, s.count * s.ranks)
+        c.check_gamma(s.num_blocks, s.count * s.ranks)
     u = [track(s, part) if part.new is None else part.new for part in s.parts]
     z = estimate(s, b, z, oracle.gradient(b), anchor)
     return u[0] if len(u) == 1 else torch.cat(u), z
@@ -163,7 +162,7 @@ def look(
             u = part.old
         case SlopeAt.UPDATED:
             u = track(s, part, point)
-            part.new = u
+            part.new = u if point is Point.CURRENT else None
         case SlopeAt.VALUE:
             u = s.rows.project(values, ids)
         case SlopeAt.PAIR:

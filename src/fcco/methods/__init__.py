@@ -15,7 +15,7 @@ from fcco.methods.mars import MARS, mars
 from fcco.methods.method import Method, SlopeAt
 from fcco.methods.msvrm import MSVRM_V1, MSVRM_V2, MSVRM_V3, SINGLE_POINT_V1, SINGLE_POINT_V2
 from fcco.methods.point import Point
-from fcco.methods.registry import REGISTRY, Entry
+from fcco.methods.registry import REGISTRY, Entry, find, register
 from fcco.methods.sox import SOAP, SOX
 from fcco.methods.weights import Scalar, WeightRow, Weights
 
@@ -47,8 +47,10 @@ __all__ = [
     "WeightRow",
     "Weights",
     "alexr",
+    "find",
     "gamma_age",
     "gamma_storm",
     "gamma_theory",
     "mars",
+    "register",
 ]

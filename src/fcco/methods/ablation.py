@@ -25,7 +25,7 @@ def anchored_whole_storm(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
 
 
 _WHOLE_STORM = WeightRow(whole_storm, (Point.PREVIOUS,))
-_ANCHORED = WeightRow(anchored_whole_storm, (Point.PREVIOUS, Point.SNAPSHOT), anchored=True)
+_ANCHORED = WeightRow(anchored_whole_storm, (Point.PREVIOUS, Point.SNAPSHOT))
 
 VARIANT_V1 = Method("variant-v1", inner=_WHOLE_STORM, gradient=MOMENTUM, shrinks=True)
 """Variant-v1: z by momentum."""

@@ -65,6 +65,10 @@ class Coefficients:
         """Whether gamma can differ from 0, whichever blocks are probed."""
         return self.gamma != 0 and (self.beta < 1 or self.gamma not in ("storm", "age"))
 
+    def check_gamma(self, num_blocks: int, blocks_per_step: int) -> None:
+        """Raise where gamma="theory" is singular: in the first step too, where it has no effect."""
+        gamma_theory(self.beta, num_blocks, blocks_per_step)
+
     def gamma_of(
         self,
         age: Tensor | None,

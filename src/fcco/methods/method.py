@@ -57,6 +57,25 @@ class Method:
     single_point: bool = False
     shrinks: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.slope_at, SlopeAt):
+            raise TypeError(f"{self.name}: slope_at must be a SlopeAt, got {self.slope_at!r}")
+        own = self.slope_at in (SlopeAt.VALUE, SlopeAt.PAIR)
+        if own != (self.inner is None):
+            raise ValueError(
+                f"{self.name}: slopes are taken at the table if there is a row of u (inner), else "
+                "at the value or at the pair"
+            )
+        if self.single_point and not self.corrected:
+            raise ValueError(f"{self.name}: single_point needs a corrected row of u")
+        if self.inner is not None and self.inner.anchored and not self.gradient.anchored:
+            raise ValueError(f"{self.name}: u is anchored, so z must be")
+        self.gradient.check(f"{self.name}: the row of z", 0.3)
+        if self.inner is not None:
+            self.inner.check(f"{self.name}: the row of u", 0.3, 0.7, 4.0)
+        if self.slope_at is SlopeAt.UPDATED and not self._updatable:
+            raise ValueError(f"{self.name} cannot take its slopes at u_t")
+
     @cached_property
     def points(self) -> tuple[Point, ...]:
         """The points besides w_t whose parameters must be kept."""
@@ -91,9 +110,19 @@ class Method:
             >>> SOX.updated().name
             'sox-updated'
         """
-        if self.anchored or self.single_point or self.shrinks or self.slope_at is not SlopeAt.TABLE:
+        if self.slope_at is not SlopeAt.TABLE or not self._updatable:
             raise ValueError(f"{self.name} has no variant with updated slopes")
         return replace(self, name=f"{self.name}-updated", slope_at=SlopeAt.UPDATED)
+
+    @property
+    def _updatable(self) -> bool:
+        """Whether u_t is known when the slopes at w_t are taken, closure by closure.
+
+        m/B1 is known only after the last closure.
+        """
+        if self.inner is None or self.anchored or self.single_point or self.shrinks:
+            return False
+        return self.inner.weights(0.3, 0.7, 4.0) == self.inner.weights(0.3, 0.7, 2.0)
 
     def with_one_slope(self) -> "Method":
         """The same method with the slope at u_{t-1} at w_t and at w_{t-1} alike (version 2).

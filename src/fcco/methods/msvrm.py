@@ -51,10 +51,8 @@ def anchored_storm(alpha: Scalar) -> Weights:
 
 MSVR = WeightRow(msvr, (Point.PREVIOUS,), corrected=True)
 STORM = WeightRow(storm, (Point.PREVIOUS,))
-ANCHORED_MSVR = WeightRow(
-    anchored_msvr, (Point.PREVIOUS, Point.SNAPSHOT), corrected=True, anchored=True
-)
-ANCHORED_STORM = WeightRow(anchored_storm, (Point.PREVIOUS, Point.SNAPSHOT), anchored=True)
+ANCHORED_MSVR = WeightRow(anchored_msvr, (Point.PREVIOUS, Point.SNAPSHOT), corrected=True)
+ANCHORED_STORM = WeightRow(anchored_storm, (Point.PREVIOUS, Point.SNAPSHOT))
 
 MSVRM_V1 = Method("msvrm-v1", inner=MSVR, gradient=MOMENTUM)
 """MSVRM-v1; with gamma = 0 it is SOX, with gamma = 1 - beta naive STORM."""

@@ -17,7 +17,7 @@ from fcco.methods.method import Method, SlopeAt
 from fcco.methods.msvrm import MSVRM_V1, MSVRM_V2, MSVRM_V3, SINGLE_POINT_V1, SINGLE_POINT_V2
 from fcco.methods.sox import SOAP, SOX
 
-__all__ = ["REGISTRY", "Entry"]
+__all__ = ["REGISTRY", "Entry", "find", "register"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Entry:
         gradients: inner gradients that a sample costs in an ordinary step.
         colours: on a light and on a dark page.
         fixed: coefficients that are part of the method.
+        defaults: coefficients whose default is the method's own.
 
     Examples:
         >>> entry = REGISTRY["msvrm-v2"]
@@ -44,6 +45,7 @@ class Entry:
     gradients: int
     colours: tuple[str, str]
     fixed: Mapping[str, float] = field(default_factory=dict)
+    defaults: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -64,7 +66,7 @@ class Entry:
 
     @property
     def needs_pair(self) -> bool:
-        """Whether a closure must report ``Probe.pair``, which no objective of ours does."""
+        """Whether a closure must report ``Probe.pair``, values of an independent sample."""
         return self.method.slope_at is SlopeAt.PAIR
 
     def arguments(self, **settings: Any) -> dict[str, Any]:
@@ -81,7 +83,8 @@ class Entry:
             useless |= {"initial", "table_on"}
         if not self.method.gradient.points:
             useless.add("safeguard")
-        return {k: v for k, v in settings.items() if k not in useless} | dict(self.fixed)
+        useful = {name: value for name, value in settings.items() if name not in useless}
+        return {**self.defaults, **useful, **self.fixed}
 
 
 # Hues after Okabe and Ito, which the colour-blind can tell apart.
@@ -90,7 +93,7 @@ REGISTRY: dict[str, Entry] = {
     for entry in (
         Entry(SOX, "SOX", 1, 1, ("#d55e00", "#ff8a3d")),
         Entry(SOAP, "SOAP", 1, 1, ("#0b7f8a", "#5fd6e0"), fixed={"alpha": 1.0}),
-        Entry(BSGD, "BSGD", 1, 1, ("#111827", "#f3f4f6")),
+        Entry(BSGD, "BSGD", 1, 1, ("#111827", "#f3f4f6"), defaults={"alpha": 1.0}),
         Entry(MSVRM_V1, "MSVRM-v1", 2, 1, ("#0072b2", "#4ba3e3")),
         Entry(MSVRM_V2, "MSVRM-v2", 2, 2, ("#008a64", "#1fb88a")),
         Entry(MSVRM_V3, "MSVRM-v3", 3, 3, ("#aa3e98", "#e58bd3")),
@@ -107,3 +110,29 @@ REGISTRY: dict[str, Entry] = {
     )
 }
 """Methods by name, in the order in which tables and legends show them."""
+
+
+def register(entry: Entry) -> None:
+    """Add a method of one's own; a name that is taken is an error.
+
+    Examples:
+        >>> register(REGISTRY["sox"])
+        Traceback (most recent call last):
+        ValueError: a method named 'sox' is registered already
+    """
+    if entry.name in REGISTRY:
+        raise ValueError(f"a method named {entry.name!r} is registered already")
+    REGISTRY[entry.name] = entry
+
+
+def find(name: str) -> Entry:
+    """The entry of a name; an unknown one is an error that lists those there are.
+
+    Examples:
+        >>> find("sxo")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: no method is named 'sxo': there are sox, soap, bsgd, ...
+    """
+    if name not in REGISTRY:
+        raise ValueError(f"no method is named {name!r}: there are {', '.join(REGISTRY)}")
+    return REGISTRY[name]

@@ -58,10 +58,10 @@ class WeightRow:
 
     Args:
         weights: (beta, gamma, m/B1) -> Weights for u, (alpha) -> Weights for z.
-        points: the points besides w_t at which the row has a weight.
+        points: the points besides w_t at which the row has a weight; with the snapshot the row is
+            anchored, and exact passes are needed.
         corrected: gamma is the weight of the change since the previous point, so that with
             gamma = 0 the previous point need not be seen.
-        anchored: exact passes are needed.
 
     Examples:
         >>> WeightRow(lambda alpha: Weights(current=alpha)).points
@@ -71,4 +71,39 @@ class WeightRow:
     weights: Callable[..., Weights]
     points: tuple[Point, ...] = ()
     corrected: bool = False
-    anchored: bool = False
+
+    def __post_init__(self) -> None:
+        known = (Point.PREVIOUS, Point.SNAPSHOT)
+        if not isinstance(self.points, tuple) or any(p not in known for p in self.points):
+            raise ValueError(f"points must be a tuple of {known}, got {self.points!r}")
+        if len(set(self.points)) < len(self.points):
+            raise ValueError(f"a point is declared twice: {self.points!r}")
+
+    @property
+    def anchored(self) -> bool:
+        """Whether exact passes are needed."""
+        return Point.SNAPSHOT in self.points
+
+    def check(self, what: str, *coefficients: float) -> None:
+        """Raise unless the row has weights only where it declares them.
+
+        A weight at a point that is not declared would be dropped in silence.
+
+        Args:
+            what: how an error calls the row.
+            coefficients: any for which the weights do not vanish.
+        """
+        weights = self.weights(*coefficients)
+        if not isinstance(weights, Weights):
+            raise TypeError(f"{what} must return Weights, got {type(weights).__name__}")
+        for point in (Point.PREVIOUS, Point.SNAPSHOT):
+            if point not in self.points and weights.since(point) != 0:
+                raise ValueError(
+                    f"{what} has a weight since the {point.value} point, which it does not declare"
+                )
+        if weights.anchor != 0 and not self.anchored:
+            raise ValueError(f"{what} has an anchor, but does not declare the snapshot")
+        if self.corrected:
+            beta, _, *further = coefficients
+            if self.weights(beta, 0.0, *further).since_previous != 0:
+                raise ValueError(f"{what} is corrected, but gamma is not its correction's weight")

@@ -9,7 +9,7 @@ from fcco import methods
 from fcco.distributed import Ranks
 from fcco.kernel.safeguard import ChangeBound
 from fcco.kernel.storage import Place
-from fcco.methods import REGISTRY, Gamma, Method
+from fcco.methods import Gamma, Method, find
 from fcco.optim.block_optimizer import Params
 from fcco.optim.optimizer import CompositionalOptimizer
 from fcco.problem import Objective
@@ -232,7 +232,7 @@ def by_name(
         >>> opt.method.name
         'sox'
     """
-    entry = REGISTRY[name]
+    entry = find(name)
     method = _with_slopes(entry.method, updated_slopes=updated_slopes, one_slope=one_slope)
     return CompositionalOptimizer(params, objective, method, **entry.arguments(**settings))
 

@@ -29,8 +29,8 @@ from fcco.updates import Plain, Update
 __all__ = ["CompositionalOptimizer"]
 
 
-class _Triple(NamedTuple):
-    """The trainable parameters and what is remembered of each, for one step."""
+class _Live(NamedTuple):
+    """The trainable parameters, and what is remembered of each, at the start of a step."""
 
     params: list[Tensor]
     states: list[dict[str, Any]]
@@ -52,7 +52,8 @@ class CompositionalOptimizer(BlockOptimizer):
         lr: step size.
         alpha: weight of the new in z, in (0, 1].
         beta: weight of the new in u, in (0, 1].
-        gamma: strength of the error correction: "theory", "storm", "age" or a number.
+        gamma: strength of the error correction: "theory", "storm", "age" or a number; None: "age"
+            for a method that it corrects.
         snapshot_every: steps between exact passes (version 3); None: whenever you call
             ``snapshot``.
         buffers: ``model.buffers()``, where parameters are given and a forward pass changes them
@@ -72,7 +73,7 @@ class CompositionalOptimizer(BlockOptimizer):
         >>> model = torch.nn.Linear(4, 10)
         >>> objective = MultiTaskAUC(num_tasks=10)
         >>> opt = CompositionalOptimizer(
-        ...     model, objective, MSVRM_V2, lr=0.1, alpha=0.5, beta=0.5, gamma="age")
+        ...     model, objective, MSVRM_V2, lr=0.1)
         >>> opt.table.read(torch.tensor([0])).shape
         torch.Size([1, 4])
     """
@@ -87,9 +88,9 @@ class CompositionalOptimizer(BlockOptimizer):
         update: Update | None = None,
         *,
         lr: float,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        gamma: Gamma = 0.0,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        gamma: Gamma | None = None,
         snapshot_every: int | None = None,
         buffers: Iterable[Tensor] = (),
         initial: Tensor | float | None = None,
@@ -109,7 +110,7 @@ class CompositionalOptimizer(BlockOptimizer):
                 "weight_decay": weight_decay,
                 "alpha": alpha,
                 "beta": beta,
-                "gamma": gamma,
+                "gamma": ("age" if method.corrected else 0.0) if gamma is None else gamma,
             },
             objective=objective,
             method=method,
@@ -146,10 +147,10 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: one closure, or several (micro-batches of disjoint blocks).
         """
-        triple, z, received, value = self._advance(closure)
-        along = locals_of(self.update.directions(z, triple.states))
-        moves = zip(locals_of(triple.params), along, received, strict=True)
-        for group, size in zip(self.param_groups, triple.sizes, strict=True):
+        live, z, received, value = self._advance(closure)
+        along = locals_of(self.update.directions(z, live.states))
+        moves = zip(locals_of(live.params), along, received, strict=True)
+        for group, size in zip(self.param_groups, live.sizes, strict=True):
             if not size:
                 continue
             params, directions, got = zip(*islice(moves, size), strict=True)
@@ -157,7 +158,7 @@ class CompositionalOptimizer(BlockOptimizer):
                 decay = [p for p, moved in zip(params, got, strict=True) if moved]
                 torch._foreach_mul_(decay, 1 - group["lr"] * group["weight_decay"])
             torch._foreach_add_(params, directions, alpha=-group["lr"])
-        written(triple.params)
+        written(live.params)
         return value
 
     @torch.no_grad()
@@ -167,8 +168,8 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: as for ``step``.
         """
-        triple, z, _, value = self._advance(closure)
-        for p, new in zip(triple.params, z, strict=True):
+        live, z, _, value = self._advance(closure)
+        for p, new in zip(live.params, z, strict=True):
             p.grad = new.to(p.dtype, copy=True)
         return value
 
@@ -187,7 +188,7 @@ class CompositionalOptimizer(BlockOptimizer):
         """
         if not self.method.anchored:
             raise ValueError(f"{self.method.name} has no snapshots; version 3 has")
-        triple = self._prepare()
+        live = self._prepare()
         now, table, ranks = self._counters.position(), self.table, self.ranks
         first = now.snapshot_step == 0
         m, device = self.objective.num_blocks, self._host.device
@@ -210,9 +211,9 @@ class CompositionalOptimizer(BlockOptimizer):
             dtype=self._dtype,
             device=device,
         )
-        gradients = GradientSum(triple.params, triple.z, apart=True)
+        gradients = GradientSum(live.params, live.z, apart=True)
         with Oracle(
-            triple.params, chunks, self._buffers, ranks.reduction, gradients=gradients, rewind=True
+            live.params, chunks, self._buffers, ranks.reduction, gradients=gradients, rewind=True
         ) as oracle:
             exact = exact_pass.run(oracle)
         if table is not None:
@@ -222,10 +223,10 @@ class CompositionalOptimizer(BlockOptimizer):
                 ids = torch.arange(table.share.start, table.share.stop, device=device)
                 table.fill(self._rows.project(inner, ids), step=now.step)
             table.keep_snapshot(inner, exact.samples[mine])
-        anchors = likes(exact.gradients, triple.params)
-        for state, anchor in zip(triple.states, anchors, strict=True):
+        anchors = likes(exact.gradients, live.params)
+        for state, anchor in zip(live.states, anchors, strict=True):
             state["anchor"] = anchor
-        self._keep(triple, Point.SNAPSHOT)
+        self._keep(live, Point.SNAPSHOT)
         self._counters.snapshot_taken(values=exact.value_queries, gradients=exact.gradient_queries)
 
     def restart(self) -> None:
@@ -238,12 +239,13 @@ class CompositionalOptimizer(BlockOptimizer):
 
     # How a step is made -------------------------------------------------------------------------
 
-    def _advance(self, closure: Closures) -> tuple[_Triple, list[Tensor], list[bool], Tensor]:
+    def _advance(self, closure: Closures) -> tuple[_Live, list[Tensor], list[bool], Tensor]:
         """Compute u_t and z_t, and commit them once every check has passed.
 
-        Returns what was there before, z_t, who received a gradient, and the mean of f.
+        Returns the state before the step, z_t, which parameters received a gradient, and the mean
+        of f.
         """
-        triple = self._prepare()
+        live = self._prepare()
         closures, c = as_closures(closure), self._coefficients()
         now, table, method = self._counters.position(), self.table, self.method
         if method.anchored and self.snapshot_due:
@@ -252,10 +254,10 @@ class CompositionalOptimizer(BlockOptimizer):
         here = () if now.moved else (Point.PREVIOUS,)
         places = {}
         for point in method.points:
-            places[point] = [state[point.value] for state in triple.states]
+            places[point] = [state[point.value] for state in live.states]
         anchors = None
         if method.anchored:
-            anchors = locals_of([state["anchor"] for state in triple.states])
+            anchors = locals_of([state["anchor"] for state in live.states])
         checks = Checks(self._share, self.objective.inner_dim, self._host.device)
         s = Step(
             method=method,
@@ -269,11 +271,10 @@ class CompositionalOptimizer(BlockOptimizer):
             ranks=self.ranks.size,
             checks=checks,
         )
-        guard = None if self.safeguard is None else (self.safeguard, c.alpha)
         buckets = self.ranks.reduction.active
-        gradients = GradientSum(triple.params, triple.z, safeguard=guard, in_buckets=buckets)
+        gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)
         with Oracle(
-            triple.params,
+            live.params,
             closures,
             self._buffers,
             self.ranks.reduction,
@@ -281,7 +282,7 @@ class CompositionalOptimizer(BlockOptimizer):
             places=places,
             factor=self._share.weight,
         ) as oracle:
-            u, z = take(s, oracle, triple.z, anchors)
+            u, z = take(s, oracle, live.z, anchors)
             blocks, old = s.probed()
             checks.distinct(blocks)
             checks.rows(u, blocks, "u")
@@ -291,26 +292,26 @@ class CompositionalOptimizer(BlockOptimizer):
                 samples, value = checks.settle(checks.samples), mean
             else:
                 samples, value = agree(checks, self.ranks, s.count, mean)
-        # Every check has passed: from here on nothing can fail.
-        if table is not None:
-            table.write(blocks, old, u, step=s.number, beta=c.beta)
-        z = likes(z, triple.params)
-        for state, new in zip(triple.states, z, strict=True):
-            state["z"] = new
-        self._keep(triple, Point.PREVIOUS)
-        pair = 2 if method.slope_at is SlopeAt.PAIR else 1
-        self._counters.stepped(
-            values=samples * oracle.value_passes * pair, gradients=samples * oracle.gradient_passes
-        )
         if s.number == 1 and self.ranks.size > 1 and not self.ranks.reduction.modules:
             warnings.warn(
                 f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
                 "called that averages their gradients",
                 stacklevel=4,
             )
-        return triple, z, gradients.received, value
+        # Every check has passed: what follows only writes.
+        if table is not None:
+            table.write(blocks, old, u, step=s.number, beta=c.beta)
+        z = likes(z, live.params)
+        for state, new in zip(live.states, z, strict=True):
+            state["z"] = new
+        self._keep(live, Point.PREVIOUS)
+        pair = 2 if method.slope_at is SlopeAt.PAIR else 1
+        self._counters.stepped(
+            values=samples * oracle.value_passes * pair, gradients=samples * oracle.gradient_passes
+        )
+        return live, z, gradients.received, value
 
-    def _prepare(self) -> _Triple:
+    def _prepare(self) -> _Live:
         """The trainable parameters and their states; ``.grad`` is discarded.
 
         The state of a parameter that was frozen until now is new, and kept by ``_keep`` alone.
@@ -349,11 +350,11 @@ class CompositionalOptimizer(BlockOptimizer):
         table = self.table
         if table is not None and self._table_on is None:
             table.follow(device)
-        return _Triple(params, states, locals_of(z), sizes)
+        return _Live(params, states, locals_of(z), sizes)
 
-    def _keep(self, triple: _Triple, point: Point) -> None:
+    def _keep(self, live: _Live, point: Point) -> None:
         """Keep the states, and remember where every parameter stands now as ``point``."""
-        for p, state in zip(triple.params, triple.states, strict=True):
+        for p, state in zip(live.params, live.states, strict=True):
             self.state[p] = state
         there, here = [], []
         for group in self.param_groups:  # the frozen ones too: they may thaw
@@ -365,7 +366,7 @@ class CompositionalOptimizer(BlockOptimizer):
             torch._foreach_copy_(locals_of(there), locals_of(here))
         if not self._host.requires_grad:
             # torch.distributed.checkpoint passes over the state of frozen parameters.
-            old, self._host = self.state[self._host], triple.params[0]
+            old, self._host = self.state[self._host], live.params[0]
             self.state[self._host].update({name: old.pop(name) for name in SHARED if name in old})
 
     def _coefficients(self) -> Coefficients:

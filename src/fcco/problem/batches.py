@@ -91,7 +91,7 @@ class LabelBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class AnchorBatch(Batch):
-    """Anchors, one a block, and the partners each is compared with.
+    """Anchors, one per block, and the partners each is compared with.
 
     The inner value of block i is sum_j weights[i, j] phi(partner j, anchor i).
 
@@ -152,7 +152,7 @@ class GroupBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class PointBatch(Batch):
-    """One input a block, and how often an objective is to sample for it (latent variables).
+    """One input per block, and how often an objective is to sample for it (latent variables).
 
     Examples:
         >>> PointBatch(torch.tensor([3]), torch.zeros(1, 8), samples=5).samples

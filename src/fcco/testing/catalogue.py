@@ -32,6 +32,8 @@ class Entry:
     @property
     def equations(self) -> dict[str, Any]:
         """For the reference."""
+        if self.method not in EQUATIONS:
+            raise ValueError(f"{self.method} has no equations: add them to reference.EQUATIONS")
         slope = "updated" if self.options.get("updated_slopes") else None
         slope = "common" if self.options.get("one_slope") else slope
         gamma = {"gamma": self.options["gamma"]} if "gamma" in self.options else {}
@@ -65,7 +67,8 @@ class Entry:
     @property
     def points(self) -> int:
         """Points that an ordinary step evaluates: the calls of its closure."""
-        tangent = int(self.equations["u"] == "MSVR-SP")  # counted as a value, but not a point
+        # A tangent is counted as a value, but it is not a point.
+        tangent = int(REGISTRY[self.method].method.single_point)
         return self.values // (2 if self.affine else 1) - tangent
 
     def build(

@@ -26,7 +26,7 @@ __all__ = ["CHECKS"]
 
 
 def _points(entry: Entry, step: int, snapshot_every: int) -> tuple[int, int, int]:
-    """Closure calls, value passes and gradient passes of step t, from the table of READING."""
+    """Closure calls, value passes and gradient passes of step t, from the registry's costs."""
     pair = 2 if entry.affine else 1
     if step == 1:
         return 1, pair, 1

@@ -178,12 +178,14 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
             elif s.u == "MSVR_SVRG":
                 hat = now - g(w_s, b, xi) + g_s[b]
                 rows = (1 - beta) * u[b] + beta * hat + gamma * (now - g(w_prev, b, xi))
-            else:
+            elif s.u in ("variant", "variant-svrg"):
                 hat = now - g(w_s, b, xi) + g_s[b] if s.u == "variant-svrg" else now
                 u_new = (1 - beta) * u
                 rows = (1 - beta) * u[b] + m / count * (
                     beta * hat + (1 - beta) * (now - g(w_prev, b, xi))
                 )
+            else:
+                raise ValueError(f"the reference has no branch for u: {s.u!r}")
             rows = torch.where(visited[b].unsqueeze(1), rows, fresh)
             u_new[b] = problem.feasible(rows, b)
 
@@ -215,9 +217,11 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
             z_new = (1 - alpha) * z + alpha * g_now + s.scale * (1 - alpha) * change
         elif s.z == "eqn:z":
             z_new = (1 - alpha) * z + g_now - (1 - alpha) * gradient(w_prev, at_prev)
-        else:
+        elif s.z == "eqn:z+":
             h = full + g_now - gradient(w_s, u_s)
             z_new = (1 - alpha) * z + alpha * h + (1 - alpha) * (g_now - gradient(w_prev, at_prev))
+        else:
+            raise ValueError(f"the reference has no branch for z: {s.z!r}")
         if t == 1:
             z_new = full if s.z == "eqn:z+" else g_now
 

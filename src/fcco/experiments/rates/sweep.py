@@ -89,7 +89,7 @@ class SweepOracle:
         problem: of every run.
         places: w of every run at each point, (runs, dim).
         draw: blocks, phases and second phases of every run, (runs, B1).
-        safeguard: bounds the change of the gradient, with alpha; or None.
+        safeguard: bounds the change of the gradient, or None.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SweepOracle:
         problem: PhaseNoise,
         places: dict[Point, Tensor],
         draw: tuple[Tensor, Tensor, Tensor],
-        safeguard: tuple[ChangeBound, float] | None,
+        safeguard: ChangeBound | None,
     ) -> None:
         self.problem, self.places, self.safeguard = problem, places, safeguard
         self.blocks, self.xi, self.pair = draw
@@ -240,9 +240,8 @@ class Sweep:
             ranks=1,
             checks=Trusted(total),
         )
-        guard = None if self.safeguard is None else (self.safeguard, c.alpha)
         places = self.places | {Point.CURRENT: self.w}
-        oracle = SweepOracle(self.problem, places, self.draw(), guard)
+        oracle = SweepOracle(self.problem, places, self.draw(), self.safeguard)
         u, (z,) = take(s, oracle, [self.z], [self.anchor] if method.anchored else None)
         if self.table is not None:
             blocks, old = s.probed()
