@@ -496,3 +496,44 @@ def test_objective_without_inner_says_so():
 
     with pytest.raises(TypeError, match=r"Outer defines no inner\(model, batch\)"):
         Outer().inner(None, None)
+
+
+class Broken(fcco.updates.Update):
+    """Overwrites what it remembers, and then fails in one of several ways."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def init(self, z):
+        return {"seen": torch.zeros_like(z)}
+
+    def directions(self, zs, states, norm=None):
+        for state in states:
+            state["seen"].fill_(7.0)
+        if self.how == "raises":
+            raise RuntimeError("broken")
+        if self.how == "too few":
+            return list(zs)[1:]
+        if self.how == "other shape":
+            return [z.flatten()[:1] for z in zs]
+        return [z * NAN for z in zs]
+
+
+@pytest.mark.parametrize("name", ["sox", "msvrm-v2-age", "msvrm-v3-theory", "fresh-pair-v2"])
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        ("raises", RuntimeError, "broken"),
+        ("too few", ValueError, "Broken.directions must give a tensor"),
+        ("other shape", ValueError, "Broken.directions must give a tensor of the shape of z"),
+        ("nan", FloatingPointError, "non-finite direction of Broken of trainable parameters"),
+    ],
+)
+def test_a_step_rule_that_fails_leaves_nothing_behind(name, how, error, message):
+    job = Job(CATALOGUE[name], update=Broken("works not"))
+    job.opt.update.how = how
+    job.snapshot()
+    before, draw = capture(job.model, job.opt), job.draw()
+    with pytest.raises(error, match=message):
+        job.opt.step(lambda: job.inner(draw))
+    assert_unchanged(before, job.model, job.opt)

@@ -206,8 +206,8 @@ def test_differences_keep_their_digits_in_float32():
 
 def test_a_norm_that_overflows_is_not_a_fault():
     checks = Checks(Share(3), 1, torch.device("cpu"))
-    checks.z([torch.tensor([3e30, 1.0]), torch.tensor([1.0])])
+    checks.finite([torch.tensor([3e30, 1.0]), torch.tensor([1.0])], "z")
     assert checks.settle(5) == 5
-    checks.z([torch.tensor([1.0]), torch.tensor([torch.inf])])
+    checks.finite([torch.tensor([1.0]), torch.tensor([torch.inf])], "z")
     with pytest.raises(FloatingPointError, match=r"trainable parameters \[1\]"):
         checks.settle()

@@ -34,7 +34,9 @@ class Checks:
         self.share = share
         self.inner_dim = inner_dim
         self.device = device
-        self._first: list[tuple[Point, Tensor, Tensor | int]] = []  # of every closure
+        self.samples: Tensor | int = 0
+        """Inner samples behind one pass over all closures; a tensor if a probe gave one."""
+        self._first: list[tuple[Point, Tensor]] = []  # what every closure probed first
         self._flags: list[Tensor] = []
         self._finite: list[Tensor] = []
         self._errors: list[Callable[[], Exception | None]] = []
@@ -69,7 +71,9 @@ class Checks:
         if k < len(self._first):
             self._same_blocks(point, k, probe)
         else:
-            self._first.append((point, probe.blocks, probe.samples))
+            self._first.append((point, probe.blocks))
+            many = probe.samples
+            self.samples += many.sum() if isinstance(many, Tensor) else many * len(ids)
             self._must_not_be(ids != probe.blocks, lambda bad: self._foreign(probe.blocks[bad]))
         return ids
 
@@ -94,29 +98,21 @@ class Checks:
         self._finite.append(rows.flatten())
         self._errors.append(find)
 
-    def z(self, zs: Sequence[Tensor]) -> None:
-        """z is finite in every parameter, as far as this rank holds it.
+    def finite(self, tensors: Sequence[Tensor], what: str) -> None:
+        """One tensor for every parameter, as far as this rank holds it, is finite.
 
         Norms are many times cheaper than a look at every entry; a norm that overflows is looked at.
         """
 
         def find() -> Exception | None:
-            bad = [j for j, z in enumerate(zs) if not z.isfinite().all()]
-            return (
-                FloatingPointError(f"non-finite z of trainable parameters {bad}") if bad else None
-            )
+            bad = [j for j, tensor in enumerate(tensors) if not tensor.isfinite().all()]
+            if not bad:
+                return None
+            return FloatingPointError(f"non-finite {what} of trainable parameters {bad}")
 
-        for norm in torch._foreach_norm(list(zs)):
+        for norm in torch._foreach_norm(list(tensors)):
             self._finite.append(norm.view(1).to(self.device))
         self._errors.append(find)
-
-    @property
-    def samples(self) -> Tensor | int:
-        """Inner samples behind one pass over all closures; a tensor if a probe gave one."""
-        total: Tensor | int = 0
-        for _, blocks, samples in self._first:
-            total += samples.sum() if isinstance(samples, Tensor) else samples * len(blocks)
-        return total
 
     # The one read --------------------------------------------------------------------------------
 
@@ -203,7 +199,7 @@ class Checks:
 
     def _same_blocks(self, point: Point, k: int, probe: Probe) -> None:
         """A further point sees the blocks that the first one saw."""
-        first, blocks, _ = self._first[k]
+        first, blocks = self._first[k]
         reason = "a closure must be deterministic given the RNG state"
         if probe.blocks.shape != blocks.shape:
             raise ValueError(

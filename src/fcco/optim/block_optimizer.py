@@ -103,6 +103,7 @@ class BlockOptimizer(Optimizer):
         """What is derived from the parts and the state, once; the state's dictionaries stay."""
         held = self.state[self._host]
         self._rows = rows_of(self.objective)
+        self._remembered = tuple(self.update.init(torch.zeros(0)))
         self._counters = Counters(held["progress"])
         self.table: BlockTable | None = None
         """u of this rank's blocks, or None for a method that has none."""

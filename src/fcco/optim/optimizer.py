@@ -147,8 +147,7 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: one closure, or several (micro-batches of disjoint blocks).
         """
-        live, z, received, value = self._advance(closure)
-        along = locals_of(self.update.directions(z, live.states))
+        live, _, along, received, value = self._advance(closure, self.update)
         moves = zip(locals_of(live.params), along, received, strict=True)
         for group, size in zip(self.param_groups, live.sizes, strict=True):
             if not size:
@@ -168,7 +167,7 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: as for ``step``.
         """
-        live, z, _, value = self._advance(closure)
+        live, z, _, _, value = self._advance(closure, Plain())
         for p, new in zip(live.params, z, strict=True):
             p.grad = new.to(p.dtype, copy=True)
         return value
@@ -239,11 +238,13 @@ class CompositionalOptimizer(BlockOptimizer):
 
     # How a step is made -------------------------------------------------------------------------
 
-    def _advance(self, closure: Closures) -> tuple[_Live, list[Tensor], list[bool], Tensor]:
-        """Compute u_t and z_t, and commit them once every check has passed.
+    def _advance(
+        self, closure: Closures, rule: Update
+    ) -> tuple[_Live, list[Tensor], list[Tensor], list[bool], Tensor]:
+        """Compute u_t, z_t and the direction of the step rule, and commit them after all checks.
 
-        Returns the state before the step, z_t, which parameters received a gradient, and the mean
-        of f.
+        Returns the parameters with their states, z_t, the directions, which parameters received a
+        gradient, and the mean of f.
         """
         live = self._prepare()
         closures, c = as_closures(closure), self._coefficients()
@@ -251,7 +252,7 @@ class CompositionalOptimizer(BlockOptimizer):
         if method.anchored and self.snapshot_due:
             what = "is due" if now.snapshot_step else "was never taken"
             raise ValueError(f"a snapshot {what} before step {now.step + 1}: call snapshot first")
-        here = () if now.moved else (Point.PREVIOUS,)
+        stay = () if now.moved else (Point.PREVIOUS,)
         places = {}
         for point in method.points:
             places[point] = [state[point.value] for state in live.states]
@@ -263,7 +264,7 @@ class CompositionalOptimizer(BlockOptimizer):
             method=method,
             coefficients=c,
             number=now.step + 1,
-            coincide=(*here, Point.SNAPSHOT) if now.at_snapshot else here,
+            coincide=(*stay, Point.SNAPSHOT) if now.at_snapshot else stay,
             rows=self._rows,
             table=table,
             dtype=self._dtype,
@@ -286,7 +287,18 @@ class CompositionalOptimizer(BlockOptimizer):
             blocks, old = s.probed()
             checks.distinct(blocks)
             checks.rows(u, blocks, "u")
-            checks.z(z)
+            checks.finite(z, "z")
+            z = likes(z, live.params)
+            staged = self._staged(live, z)
+            along = locals_of(rule.directions(z, staged))
+            for direction, here in zip(along, live.z, strict=True):
+                if direction.shape != here.shape:
+                    raise ValueError(
+                        f"{type(rule).__name__}.directions must give a tensor of the shape of z "
+                        f"for every parameter, got {tuple(direction.shape)}"
+                    )
+            if along[0] is not z[0]:  # a plain step goes along z itself
+                checks.finite(along, f"direction of {type(rule).__name__}")
             mean = self._rows.outer(u, blocks).mean()
             if self.ranks.size == 1:
                 samples, value = checks.settle(checks.samples), mean
@@ -301,15 +313,27 @@ class CompositionalOptimizer(BlockOptimizer):
         # Every check has passed: what follows only writes.
         if table is not None:
             table.write(blocks, old, u, step=s.number, beta=c.beta)
-        z = likes(z, live.params)
-        for state, new in zip(live.states, z, strict=True):
-            state["z"] = new
+        for state, new in zip(live.states, staged, strict=True):
+            state.update(new)
         self._keep(live, Point.PREVIOUS)
         pair = 2 if method.slope_at is SlopeAt.PAIR else 1
         self._counters.stepped(
             values=samples * oracle.value_passes * pair, gradients=samples * oracle.gradient_passes
         )
-        return live, z, gradients.received, value
+        return live, z, along, gradients.received, value
+
+    def _staged(self, live: _Live, z: list[Tensor]) -> list[dict[str, Any]]:
+        """The states with z_t, and with copies of what the step rule will overwrite.
+
+        A rule that fails, or gives something that is not finite, then leaves nothing behind.
+        """
+        staged = []
+        for state, new in zip(live.states, z, strict=True):
+            copy = dict(state, z=new)
+            for name in self._remembered:
+                copy[name] = state[name].clone()
+            staged.append(copy)
+        return staged
 
     def _prepare(self) -> _Live:
         """The trainable parameters and their states; ``.grad`` is discarded.
