@@ -1,7 +1,9 @@
 """Corners that a suite over all optimizers would miss."""
 
 import copy
+import math
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -529,3 +531,38 @@ def test_single_point_says_when_tangents_are_dropped():
     with pytest.raises(ValueError, match="drops forward-mode tangents"):
         opt.step(reentrant)
     assert_unchanged(before, model, opt)
+
+
+@pytest.mark.parametrize("name", ["sox", "msvrm-v1-age", "msvrm-v2-theory", "msvrm-v3-age"])
+def test_cached_parametrizations_follow_the_points(name):
+    """Around a step, parametrize.cached() would hand the weights of one point to the next."""
+    ends = []
+    for cached in (False, True):
+        job = Job(CATALOGUE[name], kind="network")
+        nn.utils.parametrizations.weight_norm(job.model[0])
+        job.opt = CATALOGUE[name].build(job.model, job.problem, lr=0.05, alpha=0.4, beta=0.3)
+        for _ in range(5):
+            with nn.utils.parametrize.cached() if cached else nullcontext():
+                job.step()
+        ends.append(job.w)
+    assert torch.equal(*ends)
+
+
+def test_a_table_of_low_precision_is_at_least_float32():
+    initial = torch.zeros(6, 1, dtype=torch.bfloat16)
+    opt = fcco.SOX(make_model("linear", 1).float(), Toy(), lr=0.1, initial=initial)
+    assert opt.table.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["sox", "msvrm-v2-age", "msvrm-v3-theory"])
+def test_a_saved_state_that_is_not_finite_is_refused(name):
+    job = Job(CATALOGUE[name]).run(3)
+    good = copy.deepcopy(job.opt.state_dict())
+    for spoil in ("z", "rows"):
+        bad = copy.deepcopy(good)
+        state = bad["state"][0]
+        (state["z"] if spoil == "z" else state["table"]["rows"])[0] = math.nan
+        before = capture(job.model, job.opt)
+        with pytest.raises(ValueError, match=f"{spoil} has non-finite entries"):
+            job.opt.load_state_dict(bad)
+        assert_unchanged(before, job.model, job.opt)

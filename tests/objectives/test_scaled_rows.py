@@ -5,6 +5,7 @@ import itertools
 import math
 import pickle
 from dataclasses import replace
+from decimal import Decimal, localcontext
 
 import pytest
 import torch
@@ -574,3 +575,37 @@ def test_a_correction_takes_away_no_more_than_the_row_kept():
     row = Weights(current=0.5, since_previous=1.0)
     new = rows.advance(old, 0.5, row, now, {Point.PREVIOUS: before}, None, None)
     assert (new[:, 0] * new[:, 1].exp()).item() == pytest.approx(0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("power", range(0, 31, 2))
+def test_mantissas_belong_to_their_scale_however_large_it_is(dtype, power):
+    """A large scale rounds when it is moved; the row is compared with exact arithmetic."""
+    objective = Exponent(1, 100)
+    rows, blocks = ScaledRows(objective), torch.tensor([0])
+    generator = torch.Generator().manual_seed(power)
+    scale = torch.tensor(1.7 * 10.0**power, dtype=dtype)
+    gap = (torch.nextafter(scale, scale + torch.inf) - scale).item()
+    for _ in range(20):
+        sizes = torch.exp(torch.randn(2, generator=generator, dtype=torch.float64) * 8).to(dtype)
+        lower = scale - gap * int(torch.randint(3, (), generator=generator))
+        old = torch.stack([sizes[0], scale]).unsqueeze(0)
+        fresh = torch.stack([sizes[1], lower]).unsqueeze(0)
+        new = rows.advance(old, 0.7, Weights(current=0.3), fresh, {}, None, None)
+        with localcontext() as exact:
+            exact.prec = 80
+
+            def log(row):
+                """log u, but for the common scale."""
+                mantissa, own = (Decimal(x.item()) for x in row[0])
+                return mantissa.ln() + own - Decimal(scale.item())
+
+            expected = (Decimal("0.7") * log(old).exp() + Decimal("0.3") * log(fresh).exp()).ln()
+            error = abs(float(log(new) - expected))
+        assert error < (1e-5 if dtype is torch.float32 else 1e-13)
+        # The slope of log u at the row itself, for the fresh mantissa: exp(log fresh - log u) / m.
+        slopes = rows.slopes(new, fresh, blocks, supported=False)
+        with localcontext() as exact:
+            exact.prec = 80
+            ratio = float((log(fresh) - log(new)).exp() / Decimal(sizes[1].item()))
+        assert slopes.item() == pytest.approx(ratio, rel=1e-4 if dtype is torch.float32 else 1e-12)

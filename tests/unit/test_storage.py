@@ -1,6 +1,8 @@
 """Where a table lies changes nothing but the memory it takes."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,20 @@ def test_rows_may_lie_on_another_device_than_the_blocks():
     for part in (table._places(blocks), table.buffers["rows"]):
         assert part.device.type == "meta"
     table.write(blocks, torch.zeros(2, 2), torch.ones(2, 2), step=1, beta=0.5)
+
+
+def test_a_directory_without_room_is_an_error_at_once(tmp_path):
+    """A mapped file that finds no room later would kill the process while it steps."""
+    program = """
+import resource, sys, torch, fcco
+from fcco.testing import Toy
+resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
+try:
+    fcco.SOX(torch.nn.Linear(3, 1).double(), Toy(2_000_000), lr=0.1, table_on=sys.argv[1])
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert f"table_on: no room for 16000000 bytes in {tmp_path}" in done.stdout

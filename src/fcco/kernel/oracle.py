@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from fcco.distributed import Reduction
 from fcco.distributed.sharded import locals_of, written
@@ -139,7 +140,9 @@ class Oracle(AbstractContextManager["Oracle"]):
         if kind is not None:
             self._gradients.clear()
             self._reduction.forget()
-        torch.clear_autocast_cache()  # it may hold casts of parameters at another point
+        torch.clear_autocast_cache()
+        if parametrize._cache_enabled:
+            parametrize._cache = {}
 
     def visit(
         self,
@@ -160,8 +163,10 @@ class Oracle(AbstractContextManager["Oracle"]):
         self.gradient_passes += weight is not None
         gradients, reduction = self._gradients, self._reduction
         with self._standing_at(point) if point in self._places else nullcontext():
-            # A cast that an outer autocast cached belongs to another point.
+            # What autocast or parametrize.cached() kept of parameters belongs to another point.
             torch.clear_autocast_cache()
+            if parametrize._cache_enabled:
+                parametrize._cache = {}
             for k, closure in enumerate(self._closures):
                 end = k + 1 == len(self._closures)
                 reduce = gradients.narrow or (end and (gradients.apart or last))

@@ -1,6 +1,7 @@
 """Where the rows of a table lie: beside the parameters, on another device, or in a file."""
 
 import math
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,14 @@ def _mapped(directory: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tens
     if count == 0:
         return torch.zeros(shape, dtype=dtype)
     with tempfile.NamedTemporaryFile(dir=directory, prefix="fcco-table-") as file:
-        # Grown by truncation the file has no blocks on the disk until rows are written.
-        file.truncate(count * dtype.itemsize)
+        try:
+            file.truncate(count * dtype.itemsize)
+            if hasattr(os, "posix_fallocate"):
+                # Reserved now: a mapped file that finds no room later kills the process.
+                os.posix_fallocate(file.fileno(), 0, count * dtype.itemsize)
+        except OSError as error:
+            raise ValueError(
+                f"table_on: no room for {count * dtype.itemsize} bytes in {directory}: "
+                f"{error.strerror}"
+            ) from None
         return torch.from_file(file.name, shared=True, size=count, dtype=dtype).view(shape)

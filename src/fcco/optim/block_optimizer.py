@@ -82,7 +82,7 @@ class BlockOptimizer(Optimizer):
         for p in self._all_params():
             self._dtype = torch.promote_types(self._dtype, p.dtype)
         if isinstance(initial, Tensor):
-            self._dtype = initial.dtype
+            self._dtype = wide(initial.dtype)
         host_state = self.state[self._host]
         host_state["progress"] = Counters.start()
         if method.inner is not None:

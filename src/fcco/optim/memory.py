@@ -155,6 +155,8 @@ def _pair(
             raise ValueError(f"the saved state lacks {where}{name}: another method, or stripped?")
         if name not in mine:
             raise ValueError(f"the saved state has {where}{name}, which this method does not use")
+        if other[name].is_floating_point() and not local(other[name]).isfinite().all():
+            raise ValueError(f"the saved {where}{name} has non-finite entries")
         if name not in RESIZED and mine[name].shape != other[name].shape:
             raise ValueError(
                 f"the saved {where}{name} has shape {tuple(other[name].shape)}, here it is "

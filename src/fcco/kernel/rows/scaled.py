@@ -161,4 +161,8 @@ def _leveled(u: Tensor, scale: Tensor, scaled: int) -> Tensor:
     peak = u[:, :scaled].abs().amax(1, keepdim=True)
     shift = peak.log().floor().clamp(-80, 80)  # exp of it is a float32
     shift = shift.where((peak > 0) & peak.isfinite(), 0)
+    # The sum rounds where the scale is large. The mantissas move by what was really added, or
+    # they would no longer belong to their scale.
+    shift = (scale + shift) - scale
+    shift = shift.where(shift.abs() <= 80, 0)
     return torch.cat([u[:, :scaled] * (-shift).exp(), u[:, scaled:], scale + shift], dim=1)
