@@ -537,3 +537,74 @@ def test_a_step_rule_that_fails_leaves_nothing_behind(name, how, error, message)
     with pytest.raises(error, match=message):
         job.opt.step(lambda: job.inner(draw))
     assert_unchanged(before, job.model, job.opt)
+
+
+@pytest.mark.parametrize("name", ["lr", "weight_decay", "alpha", "beta", "gamma"])
+@pytest.mark.parametrize("value", [torch.tensor(0.1), 1e39, "much", None])
+def test_coefficients_that_are_no_numbers(name, value):
+    """Refused at once: torch would raise in the middle of the commit, or the state change type."""
+    job = Job(CATALOGUE["msvrm-v1-theory"]).run(2)
+    job.opt.param_groups[0][name] = value
+    before, draw = capture(job.model, job.opt), job.draw()
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        job.opt.step(lambda: job.inner(draw))
+    assert_unchanged(before, job.model, job.opt)
+
+
+def test_an_alpha_that_is_not_a_number_is_named_once():
+    with pytest.raises(ValueError, match=r"alpha must be a number in \(0, 1\], got nan"):
+        fcco.SOX(make_model("linear", 1), Toy(), lr=0.1, alpha=NAN)
+
+
+def test_feasible_of_another_precision_or_shape():
+    """float64 bounds promote float32 rows; another shape is named."""
+
+    class Wide(Toy):
+        def feasible(self, u, blocks):
+            return u.clamp(max=torch.tensor(2.0, dtype=torch.float64).expand(len(u), 1))
+
+    class Short(Toy):
+        def feasible(self, u, blocks):
+            return u[:, :1]
+
+    generator = torch.Generator().manual_seed(0)
+    problem, model = Wide(dtype=torch.float32), make_model("network", 1).float()
+    opt = fcco.MSVRM(model, problem, version=2, lr=0.1)
+    for _ in range(3):
+        draw = problem.draw(3, 2, generator)
+        opt.step(lambda: problem.inner(model, draw))  # noqa: B023
+    assert opt.table.dtype == torch.float32
+    job = Job(CATALOGUE["sox"]).run(2)
+    job.opt.objective = Short(6, 2)
+    before, draw = capture(job.model, job.opt), job.draw()
+    with pytest.raises(
+        ValueError, match=r"Short.feasible must return shape \(3, 2\), got \(3, 1\)"
+    ):
+        job.opt.step(lambda: job.inner(draw))
+    assert_unchanged(before, job.model, job.opt)
+
+
+@pytest.mark.parametrize("samples", [2**63, 2**40, torch.tensor([1, 2**40, 1])])
+def test_more_samples_than_can_be_counted(samples):
+    job = Job(CATALOGUE["sox"]).run(2)
+    before, draw = capture(job.model, job.opt), job.draw()
+
+    def closure():
+        probe = job.inner(draw)
+        return Probe(probe.blocks, probe.values, samples)
+
+    with pytest.raises(ValueError, match=r"Probe.samples .*must be at least 1 and at most"):
+        job.opt.step(closure)
+    assert_unchanged(before, job.model, job.opt)
+
+
+def test_ages_beyond_32_bits():
+    job = Job(CATALOGUE["msvrm-v1-age"]).run(2)
+    job.opt.state[next(iter(job.model.parameters()))]["progress"]["step"].fill_(2**31 - 1)
+    job.run(2)
+
+
+def test_an_expanded_parameter_is_refused():
+    expanded = torch.nn.Parameter(torch.zeros(1, 3).expand(2, 3))
+    with pytest.raises(ValueError, match="a parameter is expanded"):
+        fcco.SOX([expanded], Toy(), lr=0.1)

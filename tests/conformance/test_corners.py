@@ -257,7 +257,8 @@ def test_freezing_what_stands_still_changes_nothing_else(name):
     assert_same(*states)
     assert one.keys() == other.keys()
     # Both estimate its gradient, and the second snapshot was taken while it was frozen.
-    assert {key for key in one if not torch.equal(one[key], other[key])} <= {"z", "anchor"}
+    own = {"z", "anchor", "anchor_step"}
+    assert {key for key in one if not torch.equal(one[key], other[key])} <= own
     assert not torch.equal(one["z"], other["z"])
     assert torch.equal(frozen.w, still.w)
 
@@ -277,7 +278,8 @@ def test_a_parameter_frozen_when_built_resumes_with_its_state(name):
     job.run(2)
     frozen.requires_grad_(True)
     before = capture(job.model, job.opt)
-    with pytest.raises(KeyError):  # an error does not even leave an empty state behind
+    # An error does not even leave an empty state behind; version 3 asks for a snapshot first.
+    with pytest.raises(ValueError if job.entry.anchored else KeyError):
         job.opt.step(lambda: {}["no probe"])
     assert_unchanged(before, job.model, job.opt)
     job.run(3)
@@ -566,3 +568,33 @@ def test_a_saved_state_that_is_not_finite_is_refused(name):
         with pytest.raises(ValueError, match=f"{spoil} has non-finite entries"):
             job.opt.load_state_dict(bad)
         assert_unchanged(before, job.model, job.opt)
+
+
+@pytest.mark.parametrize("name", ["msvrm-v3-age", "fresh-pair-v3"])
+@pytest.mark.parametrize("how", ["added", "thawed", "frozen across a snapshot"])
+def test_a_parameter_without_an_anchor_makes_a_snapshot_due(name, how):
+    """Its z would be zero, or follow an anchor of another point, until the next one."""
+    job = Job(CATALOGUE[name], kind="network", snapshot_every=None)
+    late = job.model[2].bias
+    if how == "added":
+        params = [p for p in job.model.parameters() if p is not late]
+        job.opt = CATALOGUE[name].build(params, job.problem, lr=0.05)
+    late.requires_grad_(how == "frozen across a snapshot")
+    job.run(2)
+    if how == "frozen across a snapshot":
+        late.requires_grad_(False)
+        job.opt.snapshot(lambda: job.inner(job.problem.everything()))
+        job.step()
+    late.requires_grad_(True)
+    if how == "added":
+        job.opt.add_param_group({"params": [late]})
+    assert job.opt.snapshot_due
+    draw, before = job.draw(), capture(job.model, job.opt)
+    with pytest.raises(ValueError, match="a snapshot is due before step"):
+        job.opt.step(lambda: job.inner(draw))
+    assert_unchanged(before, job.model, job.opt)
+    job.opt.snapshot(lambda: job.inner(job.problem.everything()))
+    assert not job.opt.snapshot_due
+    job.opt.step(lambda: job.inner(draw))
+    exact = job.opt.state[late]["anchor"]
+    assert exact.abs().min() > 0

@@ -24,7 +24,7 @@ def test_memory_is_p_numbers_a_row_and_little_more():
 
     assert size() == 4 * 3 + 1
     assert size(previous=True) == 4 * 3 + 1
-    assert size(ages=True) == 4 * 3 + 1 + 4
+    assert size(ages=True) == 4 * 3 + 1 + 8
     assert bytes_of(1000, {"previous": True}) - bytes_of(1000, {}) == 4096 * (8 + 4 * 3)
 
 

@@ -10,7 +10,10 @@ from fcco.distributed import Share
 from fcco.methods.point import Point
 from fcco.problem import Probe
 
-__all__ = ["Checks"]
+__all__ = ["MOST_SAMPLES", "Checks"]
+
+MOST_SAMPLES = 2**32
+"""Of one block in one step; the counters hold what a run of any length asks for."""
 
 
 class Checks:
@@ -62,9 +65,10 @@ class Checks:
             )
         if isinstance(probe.samples, Tensor):
             self._must_not_be(
-                probe.samples < 1,
+                (probe.samples < 1) | (probe.samples > MOST_SAMPLES),
                 lambda bad: ValueError(
-                    f"Probe.samples of blocks {probe.blocks[bad].tolist()} must be at least 1"
+                    f"Probe.samples of blocks {probe.blocks[bad].tolist()} must be at least 1 and "
+                    f"at most {MOST_SAMPLES}"
                 ),
             )
         ids = probe.blocks.clamp(self.share.start, self.share.stop - 1)
@@ -167,8 +171,10 @@ class Checks:
             self._shape("samples", samples, (count,), torch.int64)
         elif isinstance(samples, bool) or not isinstance(samples, int):
             raise ValueError(f"Probe.samples must be an int or a tensor, got {samples!r}")
-        elif samples < 1:
-            raise ValueError(f"Probe.samples must be at least 1, got {samples}")
+        elif not 1 <= samples <= MOST_SAMPLES:
+            raise ValueError(
+                f"Probe.samples must be at least 1 and at most {MOST_SAMPLES}, got {samples}"
+            )
 
     def _shape(
         self,

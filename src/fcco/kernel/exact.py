@@ -108,7 +108,7 @@ class ExactPass:
                 )
         gradients = oracle.gradient(Weights(current=1.0))
         checks = Checks(Share(self.objective.num_blocks), self.objective.inner_dim, device)
-        checks.finite(gradients, "gradient of an exact pass")
+        checks.finite(gradients, "z")
         self.ranks.together(device, checks.settle)
         asked = torch.tensor([self.value_queries, self.gradient_queries], device=device)
         values, pulls = self.ranks.sum(asked).tolist()

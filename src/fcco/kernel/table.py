@@ -102,7 +102,7 @@ class BlockTable:
         m, shape = share.count, (share.count, width)
         buffers = {"rows": zeros(shape, dtype), "visited": zeros((m,), torch.bool)}
         if ages:
-            buffers["last_visit"] = zeros((m,), torch.int32)
+            buffers["last_visit"] = zeros((m,), torch.int64)
         if previous:
             room = Share(_ROOM, share.rank, share.size).count
             buffers["overlay_blocks"] = zeros((room,), torch.int64).fill_(_NONE)

@@ -17,6 +17,9 @@ Gamma = float | str
 
 _COMMON = ("alpha", "beta", "gamma")
 
+_LARGEST = torch.finfo(torch.float32).max
+"""Beyond it torch refuses a number as the weight of a float32 tensor, in the middle of a step."""
+
 
 @dataclass(frozen=True)
 class Coefficients:
@@ -36,28 +39,30 @@ class Coefficients:
     def of_groups(cls, groups: Sequence[Mapping[str, Any]]) -> "Coefficients":
         """Those of the next step; only lr and weight_decay may differ between parameter groups."""
         first = groups[0]
+        alpha, beta, gamma = first["alpha"], first["beta"], first["gamma"]
+        for name, value in (("alpha", alpha), ("beta", beta)):
+            if not isinstance(value, float | int) or not 0 < value <= 1:
+                raise ValueError(f"{name} must be a number in (0, 1], got {value!r}")
+        if isinstance(gamma, str):
+            if gamma not in ("theory", "storm", "age"):
+                raise ValueError(
+                    f'gamma must be "theory", "storm", "age" or a number, got {gamma!r}'
+                )
+        elif not isinstance(gamma, float | int) or not 0 <= gamma <= _LARGEST:
+            raise ValueError(f"gamma must be a finite number >= 0, got {gamma!r}")
         for number, group in enumerate(groups):
+            for name in ("lr", "weight_decay"):
+                if not isinstance(group[name], float | int) or not 0 <= group[name] <= _LARGEST:
+                    raise ValueError(
+                        f"{name} must be a finite number >= 0, got {group[name]!r}"
+                        + (f" in param group {number}" if number else "")
+                    )
             for name in _COMMON:
                 if group[name] != first[name]:
                     raise ValueError(
                         f"param group {number} has {name}={group[name]!r}, group 0 has "
                         f"{first[name]!r}: alpha, beta and gamma are common to all groups"
                     )
-            for name in ("lr", "weight_decay"):
-                if not (group[name] >= 0 and math.isfinite(group[name])):
-                    raise ValueError(f"{name} must be finite and >= 0, got {group[name]}")
-        alpha, beta, gamma = first["alpha"], first["beta"], first["gamma"]
-        if not 0 < alpha <= 1:
-            raise ValueError(f"alpha must lie in (0, 1], got {alpha}")
-        if not 0 < beta <= 1:
-            raise ValueError(f"beta must lie in (0, 1], got {beta}")
-        if isinstance(gamma, str):
-            if gamma not in ("theory", "storm", "age"):
-                raise ValueError(
-                    f'gamma must be "theory", "storm", "age" or a number, got {gamma!r}'
-                )
-        elif not (gamma >= 0 and math.isfinite(gamma)):
-            raise ValueError(f"gamma must be finite and >= 0, got {gamma}")
         return cls(lr=first["lr"], alpha=alpha, beta=beta, gamma=gamma)
 
     @property

@@ -128,6 +128,9 @@ class BlockOptimizer(Optimizer):
         """Add a group; its z starts at zero and its previous point where it stands."""
         super().add_param_group(param_group)
         for p in self.param_groups[-1]["params"]:
+            if any(size > 1 and step == 0 for size, step in zip(p.shape, p.stride(), strict=True)):
+                self.param_groups.pop()
+                raise ValueError("a parameter is expanded: several of its entries are one number")
             if p.requires_grad:
                 self.state[p].update(fresh_state(p, self.method, self.update))
 

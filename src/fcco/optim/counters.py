@@ -1,5 +1,6 @@
 """The counters of an optimizer, kept in tensors so that they travel with its state."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -68,6 +69,11 @@ class Counters:
         self._tensors["gradients"].add_(gradients)
         self._tensors["snapshot_step"].copy_(self._tensors["step"] + 1)
         self._tensors["at_snapshot"].fill_(1)
+
+    def covers(self, steps: Iterable[Tensor | None]) -> bool:
+        """Whether all these anchors belong to the last snapshot."""
+        last = int(self._tensors["snapshot_step"])
+        return all(step is not None and int(step) == last for step in steps)
 
     def restarted(self) -> None:
         """Note that the parameters were set to another iterate."""

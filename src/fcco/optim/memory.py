@@ -15,10 +15,22 @@ from fcco.kernel.table import RESIZED, BlockTable
 from fcco.methods import Gamma, Method, Point
 from fcco.updates import Update
 
-__all__ = ["SHARED", "build_table", "copy_state", "follow", "fresh_state", "match_state", "wide"]
+__all__ = [
+    "ANCHOR_STEP",
+    "SHARED",
+    "build_table",
+    "copy_state",
+    "follow",
+    "fresh_state",
+    "match_state",
+    "wide",
+]
 
 SHARED = ("table", "progress")
 """What one parameter's state holds on behalf of the whole optimizer."""
+
+ANCHOR_STEP = "anchor_step"
+"""The step at whose point a parameter's anchor was taken, as ``Position.snapshot_step``."""
 
 Pairs = list[tuple[dict[str, Any], str, Tensor]]
 """(live dictionary, name, saved tensor)."""
@@ -38,13 +50,16 @@ def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
     """z = 0, the points where p stands now, and what the step rule wants to remember."""
     z = torch.zeros_like(p, dtype=wide(p.dtype), requires_grad=False)
     points = {point.value: p.detach().clone() for point in method.points}
-    anchor = {"anchor": torch.zeros_like(z)} if method.anchored else {}
+    anchor = {}
+    if method.anchored:
+        # The snapshot that the anchor belongs to: none yet.
+        anchor = {"anchor": torch.zeros_like(z), ANCHOR_STEP: torch.zeros((), dtype=torch.int64)}
     return {"z": z} | points | anchor | update.init(z)
 
 
 def follow(state: dict[str, Any], device: torch.device) -> None:
     """Move a parameter's own state to the parameter's device."""
-    for name in state.keys() - set(SHARED):
+    for name in state.keys() - {*SHARED, ANCHOR_STEP}:  # the host reads the step
         state[name] = state[name].to(device)
 
 

@@ -22,7 +22,7 @@ from fcco.kernel.storage import Place
 from fcco.methods import Coefficients, Gamma, Method, Point, SlopeAt
 from fcco.optim.arguments import check_problem
 from fcco.optim.block_optimizer import BlockOptimizer, Params
-from fcco.optim.memory import SHARED, follow, fresh_state
+from fcco.optim.memory import ANCHOR_STEP, SHARED, follow, fresh_state
 from fcco.problem import Closures, Objective
 from fcco.updates import Plain, Update
 
@@ -131,7 +131,12 @@ class CompositionalOptimizer(BlockOptimizer):
         if now.snapshot_step == 0:
             return True
         age = now.step + 1 - now.snapshot_step
-        return self.snapshot_every is not None and age >= self.snapshot_every
+        if self.snapshot_every is not None and age >= self.snapshot_every:
+            return True
+        # A parameter that was added, or thawed, since the last snapshot has no anchor of it.
+        return not self._counters.covers(
+            self.state.get(p, {}).get(ANCHOR_STEP) for p in self._all_params() if p.requires_grad
+        )
 
     @property
     def at_snapshot(self) -> bool:
@@ -225,6 +230,7 @@ class CompositionalOptimizer(BlockOptimizer):
         anchors = likes(exact.gradients, live.params)
         for state, anchor in zip(live.states, anchors, strict=True):
             state["anchor"] = anchor
+            state[ANCHOR_STEP].fill_(now.step + 1)
         self._keep(live, Point.SNAPSHOT)
         self._counters.snapshot_taken(values=exact.value_queries, gradients=exact.gradient_queries)
 

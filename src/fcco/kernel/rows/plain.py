@@ -46,8 +46,14 @@ class PlainRows(Rows):
         return rows
 
     def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
-        """``feasible``, on a copy: it may project in place."""
-        return self.objective.feasible(rows.clone(), blocks)
+        """``feasible``, on a copy: it may project in place, and promote to its bounds' type."""
+        projected = self.objective.feasible(rows.clone(), blocks)
+        if projected.shape != rows.shape:
+            raise ValueError(
+                f"{type(self.objective).__name__}.feasible must return shape {tuple(rows.shape)}, "
+                f"got {tuple(projected.shape)}"
+            )
+        return projected.to(rows.dtype)
 
     def outer(self, rows: Tensor, blocks: Tensor) -> Tensor:
         """``outer``."""

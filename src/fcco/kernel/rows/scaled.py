@@ -50,7 +50,13 @@ class ScaledRows(Rows):
     def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
         """``scaled_feasible``."""
         mantissas, scale = rows[:, :-1].clone(), rows[:, -1]
-        return _joined(self.objective.scaled_feasible(mantissas, scale, blocks), rows[:, -1:])
+        projected = self.objective.scaled_feasible(mantissas, scale, blocks)
+        if projected.shape != mantissas.shape:
+            raise ValueError(
+                f"{type(self.objective).__name__}.scaled_feasible must return shape "
+                f"{tuple(mantissas.shape)}, got {tuple(projected.shape)}"
+            )
+        return _joined(projected.to(rows.dtype), rows[:, -1:])
 
     def outer(self, rows: Tensor, blocks: Tensor) -> Tensor:
         """``scaled_outer``."""
