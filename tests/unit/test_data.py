@@ -107,3 +107,35 @@ def test_distinct_blocks_are_uniform(num_blocks, count):
     pairs = hits[~torch.eye(num_blocks, dtype=torch.bool)] / 6000
     expected = count * (count - 1) / (num_blocks * (num_blocks - 1))
     assert (pairs - expected).abs().max() < 0.03
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_second_iteration_is_a_new_epoch(num_workers):
+    """Trainers iterate once per epoch; resuming in the middle of one stays exact."""
+
+    def loader():
+        data = TaskData.from_classes(torch.arange(12.0).view(6, 2), torch.arange(6) % 3)
+        return block_loader(
+            data,
+            MultiTaskAUC(3),
+            blocks_per_step=2,
+            samples_per_block=4,
+            num_steps=4,
+            num_workers=num_workers,
+        )
+
+    whole = loader()
+    epochs = [[batch.inputs for batch in whole] for _ in range(3)]
+    assert [len(epoch) for epoch in epochs] == [4, 4, 4]
+    assert not all(torch.equal(a, b) for a, b in zip(epochs[0], epochs[1], strict=True))
+    first = loader()
+    for _ in first:
+        pass
+    for k, _ in enumerate(first):
+        if k == 1:
+            break
+    second = loader()
+    second.load_state_dict(first.state_dict())
+    rest = [batch.inputs for batch in second]
+    assert len(rest) == 2
+    assert all(torch.equal(a, b) for a, b in zip(rest, epochs[1][2:], strict=True))

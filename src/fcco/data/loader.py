@@ -15,8 +15,10 @@ __all__ = ["BlockLoader", "block_loader"]
 
 
 class BlockLoader:
-    """Iterates over a sampler's batches; an interrupted iteration goes on where it stopped, and one
-    that came to the end of ``num_steps`` has nothing more to give.
+    """Iterates over a sampler's batches, ``num_steps`` of them in an epoch.
+
+    An interrupted iteration goes on where it stopped; after the end of an epoch the next one begins,
+    with new draws.
 
     ``state_dict`` is the sampler's, at the batch handed out last, however far workers ran ahead.
     See ``block_loader``.
@@ -83,10 +85,10 @@ class _Ahead:
         self.sampler = sampler
 
     def __len__(self) -> int:
-        return self.sampler.num_steps - self.sampler.step
+        return self.sampler.end - self.sampler.step
 
     def __iter__(self) -> Iterator[Batch]:
-        return map(self.sampler.at, range(self.sampler.step + 1, self.sampler.num_steps + 1))
+        return map(self.sampler.at, range(self.sampler.step + 1, self.sampler.end + 1))
 
 
 def block_loader(
@@ -111,7 +113,7 @@ def block_loader(
         objective: the problem; its blocks must be the data set's.
         blocks_per_step: B1, of all ranks together.
         samples_per_block: inner samples for each block.
-        num_steps: batches in all.
+        num_steps: batches in an epoch: of one iteration.
         seed: of the stream, which depends on nothing else.
         replacement: whether a sample may come twice for a block.
         num_workers: processes that read samples ahead; worth it where reading takes time.

@@ -28,7 +28,7 @@ class BlockSampler:
         dataset: the samples and their blocks.
         blocks_per_step: B1, of all ranks together.
         samples_per_block: inner samples for each block.
-        num_steps: batches in all.
+        num_steps: batches in an epoch: of one iteration.
         seed: of the stream.
         replacement: whether a sample may come twice for a block.
         shares: how many; there are at least as many as ranks, and more must divide m.
@@ -79,7 +79,7 @@ class BlockSampler:
         self.seed = seed
         self.replacement = replacement
         self.step = 0
-        """Batches handed out so far."""
+        """Batches handed out so far, in all epochs."""
 
     def _cut(self, num_blocks: int, blocks_per_step: int, shares: int) -> list[Share]:
         """The shares that this rank owns."""
@@ -105,8 +105,14 @@ class BlockSampler:
     def __len__(self) -> int:
         return self.num_steps
 
+    @property
+    def end(self) -> int:
+        """The last step of the epoch that the next batch belongs to."""
+        return (self.step // self.num_steps + 1) * self.num_steps if self.num_steps else 0
+
     def __iter__(self) -> Iterator[Batch]:
-        while self.step < self.num_steps:
+        end = self.end
+        while self.step < end:
             self.step += 1
             yield self.at(self.step)
 
