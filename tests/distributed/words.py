@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from fcco import MSVRM, SOX, Probe
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import cut
-from fcco.testing import Toy, make_model
+from fcco.testing import Draw, Toy, make_model
 from fcco.testing.job import assert_unchanged, capture
 
 
@@ -97,6 +97,21 @@ def unequal_counts_are_refused(rank):
     closure = lambda: run.inner(run.problem.everything())  # noqa: E731
     error = raised(lambda: run.opt.snapshot([closure] * (1 + rank)))
     assert "equally many closures" in str(error), error
+
+
+def ranks_may_have_unequal_numbers_of_micro_batches(rank):
+    """One closure here and two there (DDP): what counts is how many blocks they probe."""
+    for case in ("sox", "v2", "v3"):
+        run, other = Run(case, "ddp").run(1, 3), Run(case, "ddp").run(1, 3)
+        draw = run.draw(4)
+        parts = [Draw(*(x[k : k + 1] for x in vars(draw).values())) for k in (0, 1)]
+        many = [lambda part=part, run=run: run.inner(part) for part in parts]
+        run.opt.step(many if rank else lambda run=run, draw=draw: run.inner(draw))
+        other.opt.step(lambda other=other, draw=draw: other.inner(draw))
+        found, expected = run.result(), other.result()
+        for name in ("params", "z"):
+            for a, b in zip(found[name], expected[name], strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
 def an_error_leaves_no_gradient_behind(rank):
@@ -280,6 +295,7 @@ def main(directory):
         a_fault_on_one_rank_is_everyones,
         blocks_of_another_rank_are_refused,
         unequal_counts_are_refused,
+        ranks_may_have_unequal_numbers_of_micro_batches,
         an_error_leaves_no_gradient_behind,
         a_large_number_is_no_fault,
         a_fault_in_an_exact_pass_is_everyones,

@@ -17,8 +17,8 @@ __all__ = ["BlockLoader", "block_loader"]
 class BlockLoader:
     """Iterates over a sampler's batches, ``num_steps`` of them in an epoch.
 
-    An interrupted iteration goes on where it stopped; after the end of an epoch the next one begins,
-    with new draws.
+    An interrupted iteration goes on where it stopped; after the end of an epoch the next one
+    begins, with new draws.
 
     ``state_dict`` is the sampler's, at the batch handed out last, however far workers ran ahead.
     See ``block_loader``.
