@@ -44,7 +44,7 @@ def tracking_error(num_steps, gamma_of):
         xi = 2 * math.pi * torch.rand((SEEDS, count), generator=generator, dtype=torch.float64)
         value = inner(now, blocks, xi)
         change = value - inner(before, blocks, xi)
-        row = MSVRM_V1.inner(beta, gamma, m / count)
+        row = MSVRM_V1.inner.weights(beta, gamma, m / count)
         rows = advance(u.gather(1, blocks), 1 - beta, row, value, {Point.PREVIOUS: change})
         u = u.scatter(1, blocks, rows)
         if 2 * t > num_steps:
