@@ -1,6 +1,7 @@
 """Corners that a suite over all optimizers would miss."""
 
 import copy
+import gc
 import math
 import sys
 from contextlib import nullcontext
@@ -598,3 +599,16 @@ def test_a_parameter_without_an_anchor_makes_a_snapshot_due(name, how):
     job.opt.step(lambda: job.inner(draw))
     exact = job.opt.state[late]["anchor"]
     assert exact.abs().min() > 0
+
+
+@pytest.mark.parametrize("name", [n for n, e in CATALOGUE.items() if not e.extra])
+def test_a_step_leaves_nothing_to_the_garbage_collector(name):
+    """A cycle would keep the graphs of many steps until it is found."""
+    job = Job(CATALOGUE[name]).run(8)
+    gc.collect()
+    gc.disable()
+    try:
+        job.run(3)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -52,6 +52,7 @@ class Checks:
         Returns the ids, forced into range until they are settled: a bad id is never followed.
         """
         self._shapes(probe)
+        blocks = probe.blocks
         self.rows(probe.values, probe.blocks, f"Probe.values at the {point.value} point")
         if probe.pair is not None:
             self.rows(probe.pair, probe.blocks, f"Probe.pair at the {point.value} point")
@@ -67,7 +68,7 @@ class Checks:
             self._must_not_be(
                 (probe.samples < 1) | (probe.samples > MOST_SAMPLES),
                 lambda bad: ValueError(
-                    f"Probe.samples of blocks {probe.blocks[bad].tolist()} must be at least 1 and "
+                    f"Probe.samples of blocks {blocks[bad].tolist()} must be at least 1 and "
                     f"at most {MOST_SAMPLES}"
                 ),
             )
@@ -78,7 +79,8 @@ class Checks:
             self._first.append((point, probe.blocks))
             many = probe.samples
             self.samples += many.sum() if isinstance(many, Tensor) else many * len(ids)
-            self._must_not_be(ids != probe.blocks, lambda bad: self._foreign(probe.blocks[bad]))
+            share = self.share  # a check that held these checks, or the probe, would keep the graph
+            self._must_not_be(ids != blocks, lambda bad: _foreign(share, blocks[bad]))
         return ids
 
     def distinct(self, blocks: Tensor) -> None:
@@ -212,21 +214,23 @@ class Checks:
                 f"the closure probed {len(blocks)} blocks at the {first.value} point but "
                 f"{len(probe.blocks)} at the {point.value} point: {reason}"
             )
+        now = probe.blocks
         self._must_not_be(
-            probe.blocks != blocks,
+            now != blocks,
             lambda bad: ValueError(
                 f"the closure probed blocks {blocks[bad].tolist()} at the {first.value} point but "
-                f"{probe.blocks[bad].tolist()} at the {point.value} point: {reason}"
+                f"{now[bad].tolist()} at the {point.value} point: {reason}"
             ),
         )
 
-    def _foreign(self, blocks: Tensor) -> ValueError:
-        """Ids that do not exist, or belong to another rank."""
-        given, share = blocks.tolist(), self.share
-        if outside := [i for i in given if not 0 <= i < share.total]:
-            return ValueError(f"block ids {outside} lie outside 0..{share.total - 1}")
-        owners = sorted({share.owner(i) for i in given})
-        return ValueError(
-            f"blocks {given} belong to ranks {owners}; this is rank {share.rank}, whose blocks "
-            f"are {share.start}..{share.stop - 1} (block_loader draws from these)"
-        )
+
+def _foreign(share: Share, blocks: Tensor) -> ValueError:
+    """Ids that do not exist, or belong to another rank."""
+    given = blocks.tolist()
+    if outside := [i for i in given if not 0 <= i < share.total]:
+        return ValueError(f"block ids {outside} lie outside 0..{share.total - 1}")
+    owners = sorted({share.owner(i) for i in given})
+    return ValueError(
+        f"blocks {given} belong to ranks {owners}; this is rank {share.rank}, whose blocks "
+        f"are {share.start}..{share.stop - 1} (block_loader draws from these)"
+    )
