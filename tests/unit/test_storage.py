@@ -1,5 +1,6 @@
 """Where a table lies changes nothing but the memory it takes."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -110,3 +111,12 @@ except ValueError as error:
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert f"table_on: no room for 16000000 bytes in {tmp_path}" in done.stdout
+
+
+def test_room_is_reserved_when_the_table_is_made(tmp_path, monkeypatch):
+    def full(descriptor, offset, length):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ValueError, match=f"no room for .* bytes in {tmp_path}: No space left"):
+        fcco.SOX(make_model("linear", 1), Toy(4, 1), lr=0.1, table_on=tmp_path)
