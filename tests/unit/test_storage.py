@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import fcco
+from fcco.kernel.writes import commit
 from fcco.testing import CATALOGUE, Toy, flat, make_model
 from fcco.testing.job import Job, assert_same, capture
 
@@ -51,9 +52,8 @@ def test_the_file_has_no_name_and_takes_no_memory(tmp_path):
         model.parameters(), problem, version=2, lr=0.1, alpha=0.5, beta=0.5, table_on=tmp_path
     )
     assert opt.table.buffers["rows"].numel() == 50_000_000
-    opt.table.write(
-        torch.tensor([7]), torch.zeros(1, 1).double(), torch.ones(1, 1).double(), step=1, beta=0.5
-    )
+    old, new = torch.zeros(1, 1).double(), torch.ones(1, 1).double()
+    commit(opt.table.writes(torch.tensor([7]), old, new, step=1, beta=0.5))
     assert opt.table.read(torch.tensor([7, 49_999_999])).tolist() == [[1.0], [0.0]]
     assert list(tmp_path.iterdir()) == []
     assert anonymous() - before < 20e6  # of 650 MB
@@ -93,7 +93,7 @@ def test_rows_may_lie_on_another_device_than_the_blocks():
     blocks = torch.tensor([3, 1])
     for part in (table._places(blocks), table.buffers["rows"]):
         assert part.device.type == "meta"
-    table.write(blocks, torch.zeros(2, 2), torch.ones(2, 2), step=1, beta=0.5)
+    commit(table.writes(blocks, torch.zeros(2, 2), torch.ones(2, 2), step=1, beta=0.5))
 
 
 def test_a_directory_without_room_is_an_error_at_once(tmp_path):

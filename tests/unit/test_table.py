@@ -8,6 +8,7 @@ from torch.utils._pytree import tree_leaves
 from fcco import MSVRM, Variant
 from fcco.distributed import Share
 from fcco.kernel.table import BlockTable
+from fcco.kernel.writes import commit
 from fcco.methods.point import Point
 from fcco.testing import CATALOGUE, Toy, make_model
 
@@ -35,12 +36,12 @@ def test_lazy_shrinking_equals_shrinking_every_row(betas):
     generator = torch.Generator().manual_seed(0)
     table = BlockTable.build(Share(8), 2, dtype=torch.float64, shrinks=True, previous=True)
     dense = torch.randn((8, 2), generator=generator, dtype=torch.float64)
-    table.fill(dense, step=0)
+    commit(table.fill(dense, step=0))
     before, everything = dense, torch.arange(8)
     for step, beta in enumerate(betas, start=1):
         blocks = torch.randperm(8, generator=generator)[:3]
         new = torch.randn((3, 2), generator=generator, dtype=torch.float64)
-        table.write(blocks, table.gather(blocks), new, step=step, beta=beta)
+        commit(table.writes(blocks, table.gather(blocks), new, step=step, beta=beta))
         before, dense = dense, (1 - beta) * dense
         dense[blocks] = new
         torch.testing.assert_close(table.read(everything), dense, rtol=1e-12, atol=1e-12)

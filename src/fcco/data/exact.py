@@ -10,7 +10,7 @@ from torch import Tensor
 from fcco.data.blocks import BlockData, Device
 from fcco.distributed import Ranks
 from fcco.kernel.rows import rows_of
-from fcco.kernel.world import World
+from fcco.kernel.writes import commit, way_back
 from fcco.problem.batches import Batch
 from fcco.problem.objective import Objective
 from fcco.problem.probe import Closure, Probe
@@ -98,11 +98,11 @@ def exact_value(
     """
     _check(dataset, objective, chunk_size)
     modules = torch.nn.ModuleList(_modules(model))
-    before = World.capture(modules.parameters(), modules)
+    back = way_back(modules.parameters(), modules)
     try:
         return _value(*dataset.through(model, chunk_size, device), objective, chunk_size)
     finally:
-        before.restore()
+        commit(back)
 
 
 def _modules(model: Any) -> list[torch.nn.Module]:

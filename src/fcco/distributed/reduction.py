@@ -48,20 +48,36 @@ class Reduction:
                 )
                 stack.callback(hook.remove)
             yield
+            if last:
+                self._check_finished()
 
     def forget(self) -> None:
         """Drop what was held back: after an error, gradients of a step that did not take place.
 
-        FSDP2 keeps them with its gathered parameters, where ``.grad`` does not show them, and has
-        no public way to let go of them.
+        DDP waits for the rest of a backward pass that broke off. FSDP2 keeps gradients with its
+        gathered parameters, where ``.grad`` does not show them. Neither has a public way to let go.
         """
         for module in self.modules:
-            state = module._get_fsdp_state() if hasattr(module, "reshard") else None
-            for group in getattr(state, "_fsdp_param_groups", ()):
+            if not hasattr(module, "reshard"):
+                if not _finished(module):
+                    module.reducer._reset_state()
+                continue
+            for group in getattr(module._get_fsdp_state(), "_fsdp_param_groups", ()):
                 for param in group.fsdp_params:
                     param.unsharded_accumulated_grad = None
                     if hasattr(param, "_unsharded_param"):
                         param._unsharded_param.grad = None
+
+    def _check_finished(self) -> None:
+        """DDP averages nothing while it waits for a gradient that will not come."""
+        for module in self.modules:
+            if not hasattr(module, "reshard") and not _finished(module):
+                unused = [name for name, p in module.module.named_parameters() if p.grad is None]
+                raise ValueError(
+                    f"DDP did not average the gradients: parameters {unused} took no part in the "
+                    "values; freeze them, or use DistributedDataParallel(..., "
+                    "find_unused_parameters=True)"
+                )
 
     def _note(self, called: nn.Module, apart: bool, stack: ExitStack) -> None:
         from torch.distributed.fsdp import FSDPModule
@@ -73,6 +89,15 @@ class Reduction:
             if isinstance(module, DistributedDataParallel | FSDPModule):
                 self.modules[module] = None
                 _enter(module, apart, stack)
+
+
+def _finished(module: Any) -> bool:
+    """Whether DDP has averaged what the last backward pass gave it."""
+    try:
+        module._check_reducer_finalized()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _enter(module: Any, apart: bool, stack: ExitStack) -> None:

@@ -9,7 +9,7 @@ from fcco.kernel.checks import Checks
 __all__ = ["agree"]
 
 
-def agree(checks: Checks, ranks: Ranks, count: int, mean: Tensor) -> tuple[int, Tensor]:
+def agree(checks: Checks, ranks: Ranks, count: int, mean: Tensor) -> tuple[int, float]:
     """Read the faults of all ranks in one transfer, and raise on every rank if there is one.
 
     Returns the samples that all ranks probed, and the mean of f over all their blocks.
@@ -30,7 +30,7 @@ def agree(checks: Checks, ranks: Ranks, count: int, mean: Tensor) -> tuple[int, 
             ]
         )
     )
-    total, squares, samples, faults, _ = words.tolist()
+    total, squares, samples, faults, summed = words.tolist()
     if faults:  # or something to look at
         ranks.together(mean.device, checks.settle)
     if total * total != ranks.size * squares:
@@ -38,4 +38,4 @@ def agree(checks: Checks, ranks: Ranks, count: int, mean: Tensor) -> tuple[int, 
             f"every rank must probe equally many blocks in a step; this one probed {count}, and "
             f"all {ranks.size} together {int(total)}"
         )
-    return int(samples), (words[-1] / ranks.size).to(mean.dtype)
+    return int(samples), summed / ranks.size

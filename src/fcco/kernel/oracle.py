@@ -1,8 +1,9 @@
 """The oracle: the only place that moves parameters, calls closures and back-propagates."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from fcco.distributed import Reduction
 from fcco.distributed.sharded import locals_of, written
 from fcco.kernel.gradients import GradientSum
 from fcco.kernel.tangent import call_along
-from fcco.kernel.world import World
+from fcco.kernel.writes import Writes, commit, way_back
 from fcco.methods.point import Point
 from fcco.methods.weights import Weights
 from fcco.problem import Closure, Closures, Probe
@@ -80,8 +81,11 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     The visit where the model stands consumes the RNG and changes the buffers like any training
     step; every other one starts from the same RNG state and the same buffers (so dropout masks and
-    BatchNorm behave alike at all points) and leaves no trace. If anything raises inside the
-    ``with`` block, parameters, buffers and RNG are bit-identical to before and ``.grad`` is empty.
+    BatchNorm behave alike at all points). When the ``with`` block ends, by an error or not,
+    parameters, buffers and RNG are bit-identical to before, unless the changes that ``keep`` lists
+    were made: then RNG and buffers are as after the one pass where the model stands. After an error
+    ``.grad`` is empty. What is to happen together with leaving is committed with ``keep`` or
+    ``leave`` inside the block: the end of a block may be interrupted too.
 
     Args:
         params: the parameters that move.
@@ -91,7 +95,6 @@ class Oracle(AbstractContextManager["Oracle"]):
         gradients: where they add up.
         places: the parameters of the further points.
         factor: of all gradients (an uneven share of the blocks).
-        rewind: leave no trace of the visit where the model stands either (exact passes).
 
     ``value_passes`` and ``gradient_passes`` count what was done.
     """
@@ -106,7 +109,6 @@ class Oracle(AbstractContextManager["Oracle"]):
         gradients: GradientSum,
         places: Mapping[Point, Sequence[Tensor]] | None = None,
         factor: float = 1.0,
-        rewind: bool = False,
     ) -> None:
         self._params = params
         self._closures = closures
@@ -116,14 +118,14 @@ class Oracle(AbstractContextManager["Oracle"]):
         self.gradient = gradients.total
         self._places = places or {}
         self._factor = factor
-        self._rewind = rewind
         self.value_passes = 0
         self.gradient_passes = 0
 
     def __enter__(self) -> "Oracle":
         self._gradients.clear()
-        self._before = World.capture(self._params, self._buffers)
-        self._after: World | None = None
+        self._back = way_back(self._params, self._buffers)  # to the world before; empty once kept
+        self._after: Writes | None = None  # to the world after the pass where the model stands
+        self._home: Writes = []  # to where the model stands
         self._been_here = False
         return self
 
@@ -133,16 +135,28 @@ class Oracle(AbstractContextManager["Oracle"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None or self._rewind:
-            self._before.restore()
-        elif self._after is not None:
-            self._after.restore()
-        if kind is not None:
-            self._gradients.clear()
-            self._reduction.forget()
+        if self._back:
+            try:
+                commit(self._home + self._back)
+            except BaseException:
+                commit(self._home + self._back)  # to go back again is still to go back
+                raise
+            finally:
+                if kind is not None:
+                    self._gradients.clear()
+                    self._reduction.forget()
+        written(self._params)
         torch.clear_autocast_cache()
         if parametrize._cache_enabled:
             parametrize._cache = {}
+
+    def keep(self) -> Writes:
+        """Changes that leave the world as after the pass where the model stands."""
+        return [*(self._after or ()), self._back.clear]
+
+    def leave(self) -> Writes:
+        """Changes that leave the world as it was before."""
+        return [*self._back, self._back.clear]
 
     def visit(
         self,
@@ -156,47 +170,46 @@ class Oracle(AbstractContextManager["Oracle"]):
         """See ``Visits``."""
         if self.value_passes:
             if self._after is None and self._been_here:
-                self._after = World.capture(self._params, self._buffers)
-            self._before.restore()
+                self._after = way_back(self._params, self._buffers)
+            commit(self._back)
         self._been_here |= point is Point.CURRENT
         self.value_passes += 2 if tangent else 1  # a tangent costs about a forward pass
         self.gradient_passes += weight is not None
         gradients, reduction = self._gradients, self._reduction
-        with self._standing_at(point) if point in self._places else nullcontext():
-            # What autocast or parametrize.cached() kept of parameters belongs to another point.
-            torch.clear_autocast_cache()
-            if parametrize._cache_enabled:
-                parametrize._cache = {}
-            for k, closure in enumerate(self._closures):
-                end = k + 1 == len(self._closures)
-                reduce = gradients.narrow or (end and (gradients.apart or last))
-                with reduction.around(last=reduce) if reduction.active else nullcontext():
-                    self._show(point, k, closure, look, weight, tangent)
-                    if weight is not None:
-                        gradients.collect(point, end=end)
+        away = point in self._places
+        if away:
+            self._go_to(self._places[point])
+        # What autocast or parametrize.cached() kept of parameters belongs to another point.
+        torch.clear_autocast_cache()
+        if parametrize._cache_enabled:
+            parametrize._cache = {}
+        for k, closure in enumerate(self._closures):
+            end = k + 1 == len(self._closures)
+            reduce = gradients.narrow or (end and (gradients.apart or last))
+            with reduction.around(last=reduce) if reduction.active else nullcontext():
+                self._show(point, k, closure, look, weight, tangent)
+                if weight is not None:
+                    gradients.collect(point, end=end)
+        if away:
+            commit(self._home)
 
     def forget(self) -> None:
         """Begin the sum of gradients anew."""
         self._gradients.clear()
 
-    @contextmanager
-    def _standing_at(self, point: Point) -> Iterator[None]:
-        """Stand at ``point``, then exactly where one stood before.
+    def _go_to(self, place: Sequence[Tensor]) -> None:
+        """Stand at ``place``, and know the way home.
 
         In place and never through ``.data``: a graph still alive across the move then raises
         instead of giving wrong gradients.
         """
         parts = locals_of(self._params)
         with torch.no_grad():
-            here = torch._foreach_clone(parts)
-            torch._foreach_copy_(parts, locals_of(self._places[point]))
+            if not self._home:
+                here = torch._foreach_clone(parts)
+                self._home.append(partial(torch._foreach_copy_, parts, here))
+            torch._foreach_copy_(parts, locals_of(place))
         written(self._params)
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                torch._foreach_copy_(parts, here)
-            written(self._params)
 
     def _show(
         self,

@@ -1,6 +1,7 @@
 """The table u: one row of tracked inner values per block, with the generations slopes need."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from fcco.distributed import Share
 from fcco.kernel.rows.scaled import unscaled
 from fcco.kernel.storage import Zeros, zeros_in_memory
+from fcco.kernel.writes import Writes, commit
 from fcco.methods.point import Point
 
 __all__ = ["REPLICATED", "RESIZED", "BlockTable", "Remembered"]
@@ -60,7 +62,8 @@ class BlockTable:
     Examples:
         >>> table = BlockTable.build(Share(5), 1, dtype=torch.float32)
         >>> blocks = torch.tensor([3])
-        >>> table.write(blocks, table.gather(blocks), torch.ones(1, 1), step=1, beta=0.1)
+        >>> old, new = table.gather(blocks), torch.ones(1, 1)
+        >>> commit(table.writes(blocks, old, new, step=1, beta=0.1))
         >>> table.read(torch.tensor([2, 3])).tolist()
         [[0.0], [1.0]]
     """
@@ -190,57 +193,69 @@ class BlockTable:
             rows = torch.where(hit, self.buffers["overlay_rows"][found], rows)
         return rows.to(blocks.device)
 
-    def write(self, blocks: Tensor, old: Tensor, new: Tensor, *, step: int, beta: float) -> None:
-        """Replace u_{t-1} (``old``) by u_t (``new``) on the rows of ``blocks``."""
-        places = self._places(blocks)
+    def writes(self, blocks: Tensor, old: Tensor, new: Tensor, *, step: int, beta: float) -> Writes:
+        """Changes that replace u_{t-1} (``old``) by u_t (``new``) on the rows of ``blocks``."""
+        buffers, places = self.buffers, self._places(blocks)
         new, old = new.to(places.device), old.to(places.device)
-        if "overlay_blocks" in self.buffers:
-            self.overlay(blocks.to(places.device), old)
-        if "written" in self.buffers:
-            clock = self.buffers["clock"]
-            clock[0] = clock[1]
-            clock[1] += math.log1p(-beta) if beta < 1 else _WIPED
-            self.buffers["written"][places] = float(clock[1])
-        if "last_visit" in self.buffers:
-            self.buffers["last_visit"].index_fill_(0, places, step)
-        self.buffers["rows"].index_copy_(0, places, new)
-        self.buffers["visited"].index_fill_(0, places, True)
+        writes: Writes = []
+        if "overlay_blocks" in buffers:
+            writes += self.overlay(blocks.to(places.device), old)
+        if "written" in buffers:
+            then = float(buffers["clock"][1])
+            now = then + (math.log1p(-beta) if beta < 1 else _WIPED)
+            clock = torch.tensor([then, now], dtype=torch.float64)
+            writes.append(partial(buffers["clock"].copy_, clock))
+            writes.append(partial(buffers["written"].index_fill_, 0, places, now))
+        if "last_visit" in buffers:
+            writes.append(partial(buffers["last_visit"].index_fill_, 0, places, step))
+        writes.append(partial(buffers["rows"].index_copy_, 0, places, new))
+        writes.append(partial(buffers["visited"].index_fill_, 0, places, True))
+        return writes
 
-    def overlay(self, blocks: Tensor, rows: Tensor, *, most: int = 0) -> None:
-        """Remember that ``rows`` were u_{t-2} of ``blocks``, as those of no other.
+    def overlay(self, blocks: Tensor, rows: Tensor, *, most: int = 0) -> Writes:
+        """Changes that remember that ``rows`` were u_{t-2} of ``blocks``, as those of no other.
 
         ``most`` is how many some rank may have, if they differ.
         """
+        places, kept, writes = self.buffers["overlay_blocks"], self.buffers["overlay_rows"], []
         count = max(len(blocks), most)
-        if count > len(self.buffers["overlay_blocks"]) or most:
+        if count > len(places) or most:
             # All ranks grow alike, for a checkpoint joins their overlays.
             room = _ROOM
             while Share(room, 0, self.share.size).least < count:
                 room *= 2
             mine = Share(room, self.share.rank, self.share.size).count
-            if len(self.buffers["overlay_blocks"]) != mine:
-                self.buffers["overlay_blocks"] = blocks.new_empty(mine)
-                self.buffers["overlay_rows"] = rows.new_zeros(mine, rows.shape[1])
+            if len(places) != mine:
+                places, kept = blocks.new_empty(mine), rows.new_zeros(mine, rows.shape[1])
+                grown = {"overlay_blocks": places, "overlay_rows": kept}
+                writes.append(partial(self.buffers.update, grown))
         count = len(blocks)
         ordered, order = blocks.sort()
-        self.buffers["overlay_blocks"][:count] = ordered
-        self.buffers["overlay_blocks"][count:].fill_(_NONE)
-        self.buffers["overlay_rows"][:count] = rows[order]
+        return [
+            *writes,
+            partial(places[:count].copy_, ordered),
+            partial(places[count:].fill_, _NONE),
+            partial(kept[:count].copy_, rows[order]),
+        ]
 
     def sort_overlay(self) -> None:
         """Keep of an overlay that other ranks wrote what belongs to this one."""
         blocks, rows = self.buffers["overlay_blocks"], self.buffers["overlay_rows"]
         mine = (blocks >= self.share.start) & (blocks < self.share.stop)
-        self.overlay(blocks[mine], rows[mine], most=int((blocks != _NONE).sum()))
+        commit(self.overlay(blocks[mine], rows[mine], most=int((blocks != _NONE).sum())))
 
-    def fill(self, rows: Tensor, *, step: int) -> None:
-        """Give every row its value, or all the same one; it counts as a visit at ``step``."""
-        self.buffers["rows"].copy_(rows)
-        self.buffers["visited"].fill_(True)
-        if "last_visit" in self.buffers:
-            self.buffers["last_visit"].fill_(step)
-        if "written" in self.buffers:
-            self.buffers["written"].fill_(float(self.buffers["clock"][1]))
+    def fill(self, rows: Tensor, *, step: int) -> Writes:
+        """Changes that give every row its value, or all the same one: a visit at ``step``."""
+        buffers = self.buffers
+        writes: Writes = [
+            partial(buffers["rows"].copy_, rows),
+            partial(buffers["visited"].fill_, True),
+        ]
+        if "last_visit" in buffers:
+            writes.append(partial(buffers["last_visit"].fill_, step))
+        if "written" in buffers:
+            writes.append(partial(buffers["written"].fill_, float(buffers["clock"][1])))
+        return writes
 
     def whole(self) -> Tensor:
         """u_t of all blocks of this rank; O(m), for exact passes."""
@@ -248,12 +263,23 @@ class BlockTable:
             return self.buffers["rows"]
         return self._shrunk(self.buffers["rows"], self.buffers["written"], Point.CURRENT)
 
-    def keep_snapshot(self, anchor: Tensor, samples: Tensor) -> None:
-        """Keep the exact values of a snapshot and the rows as they are now."""
-        self.buffers["anchor"].copy_(anchor)
-        self.buffers["samples"].copy_(samples)
-        if "snapshot" in self.buffers:
-            self.buffers["snapshot"].copy_(self.whole())
+    def keep_snapshot(self, anchor: Tensor, samples: Tensor, *, filled: bool) -> Writes:
+        """Changes that keep the exact values of a snapshot, and the rows of that time.
+
+        Args:
+            anchor: the exact values.
+            samples: behind them.
+            filled: whether every row is given its value before, by ``fill``.
+        """
+        buffers = self.buffers
+        writes: Writes = [
+            partial(buffers["anchor"].copy_, anchor),
+            partial(buffers["samples"].copy_, samples),
+        ]
+        if "snapshot" in buffers:
+            rows = buffers["rows"] if filled else self.whole()
+            writes.append(partial(buffers["snapshot"].copy_, rows))
+        return writes
 
     def follow(self, device: torch.device) -> None:
         """Move the rows (and all that belongs to them) to ``device``, if they lie elsewhere."""

@@ -113,7 +113,8 @@ class BlockOptimizer(Optimizer):
     @property
     def queries(self) -> Queries:
         """Oracle queries so far, of all ranks, counted exactly."""
-        return Queries(*self._counters.queries())
+        now = self._counters.position()
+        return Queries(now.values, now.gradients)
 
     def _trainable(self) -> list[Tensor]:
         params = [p for p in self._all_params() if p.requires_grad]

@@ -1,10 +1,13 @@
 """The counters of an optimizer, kept in tensors so that they travel with its state."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from fcco.kernel.writes import Writes
 
 __all__ = ["Counters", "Position"]
 
@@ -12,24 +15,29 @@ __all__ = ["Counters", "Position"]
 class Position(NamedTuple):
     """Where a run stands."""
 
-    step: int
+    step: int = 0
     """Steps taken."""
-    snapshot_step: int
+    snapshot_step: int = 0
     """The step (from 1) at whose point the last snapshot was taken; 0: none yet."""
-    moved: bool
+    moved: bool = False
     """Whether the previous point is another one than the current: not at a (re)start."""
-    at_snapshot: bool
+    at_snapshot: bool = False
     """Whether the snapshot was taken where the model stands."""
+    values: int = 0
+    """Value queries so far, of all ranks."""
+    gradients: int = 0
+    """Gradient queries so far, of all ranks."""
 
 
 class Counters:
-    """A view of the counters.
+    """A position in tensors.
 
     Examples:
+        >>> from fcco.kernel.writes import commit
         >>> counters = Counters(Counters.start())
-        >>> counters.stepped(values=10, gradients=5)
-        >>> counters.position()
-        Position(step=1, snapshot_step=0, moved=True, at_snapshot=False)
+        >>> commit(counters.put(Position(step=1, moved=True)))
+        >>> counters.position().step
+        1
     """
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
@@ -41,41 +49,28 @@ class Counters:
 
         They have no dimension, as torch's own ``step``: its tools leave such a tensor on the host.
         """
-        names = ("step", "snapshot_step", "moved", "at_snapshot", "values", "gradients")
-        return {name: torch.zeros((), dtype=torch.int64) for name in names}
+        return {name: torch.zeros((), dtype=torch.int64) for name in Position._fields}
 
     def position(self) -> Position:
         """Where the run stands."""
         t = self._tensors
         return Position(
-            int(t["step"]), int(t["snapshot_step"]), bool(t["moved"]), bool(t["at_snapshot"])
+            int(t["step"]),
+            int(t["snapshot_step"]),
+            bool(t["moved"]),
+            bool(t["at_snapshot"]),
+            int(t["values"]),
+            int(t["gradients"]),
         )
 
-    def queries(self) -> tuple[int, int]:
-        """Value and gradient queries so far, of all ranks."""
-        return int(self._tensors["values"]), int(self._tensors["gradients"])
-
-    def stepped(self, *, values: int, gradients: int) -> None:
-        """Note a step away from the current point, and its queries."""
-        self._tensors["step"].add_(1)
-        self._tensors["values"].add_(values)
-        self._tensors["gradients"].add_(gradients)
-        self._tensors["moved"].fill_(1)
-        self._tensors["at_snapshot"].fill_(0)
-
-    def snapshot_taken(self, *, values: int, gradients: int) -> None:
-        """Note a snapshot at the current point, and its queries."""
-        self._tensors["values"].add_(values)
-        self._tensors["gradients"].add_(gradients)
-        self._tensors["snapshot_step"].copy_(self._tensors["step"] + 1)
-        self._tensors["at_snapshot"].fill_(1)
+    def put(self, position: Position) -> Writes:
+        """Changes that set the counters to ``position``."""
+        writes: Writes = []
+        for name, number in zip(position._fields, position, strict=True):
+            writes.append(partial(self._tensors[name].fill_, number))
+        return writes
 
     def covers(self, steps: Iterable[Tensor | None]) -> bool:
         """Whether all these anchors belong to the last snapshot."""
         last = int(self._tensors["snapshot_step"])
         return all(step is not None and int(step) == last for step in steps)
-
-    def restarted(self) -> None:
-        """Note that the parameters were set to another iterate."""
-        self._tensors["moved"].fill_(0)
-        self._tensors["at_snapshot"].fill_(0)

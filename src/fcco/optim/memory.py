@@ -12,6 +12,7 @@ from fcco.distributed.sharded import cut, local
 from fcco.kernel.rows import Rows
 from fcco.kernel.storage import Zeros
 from fcco.kernel.table import RESIZED, BlockTable
+from fcco.kernel.writes import commit
 from fcco.methods import Gamma, Method, Point
 from fcco.updates import Update
 
@@ -88,10 +89,10 @@ def build_table(
         shrinks=method.shrinks,
     )
     if isinstance(initial, Tensor):
-        table.fill(rows.pack(initial[share.start : share.stop]), step=0)
+        commit(table.fill(rows.pack(initial[share.start : share.stop]), step=0))
     elif initial is not None:
         one = torch.full((1, inner_dim), initial, dtype=dtype, device=table.device)
-        table.fill(rows.pack(one), step=0)
+        commit(table.fill(rows.pack(one), step=0))
     return table
 
 

@@ -1,38 +1,48 @@
 """The optimizer: it steps, estimates and takes snapshots."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcco.distributed import Ranks
-from fcco.distributed.sharded import is_sharded, likes, locals_of, written
+from fcco.distributed.sharded import is_sharded, likes, locals_of
 from fcco.kernel.agreement import agree
 from fcco.kernel.checks import Checks
-from fcco.kernel.exact import ExactPass
+from fcco.kernel.exact import Exact, ExactPass
 from fcco.kernel.gradients import GradientSum
 from fcco.kernel.oracle import Oracle, as_closures
 from fcco.kernel.rows import rows_of
 from fcco.kernel.safeguard import ChangeBound
 from fcco.kernel.step import Step, take
 from fcco.kernel.storage import Place
+from fcco.kernel.writes import Writes, commit
 from fcco.methods import Coefficients, Gamma, Method, Point, SlopeAt
 from fcco.optim.arguments import check_problem
 from fcco.optim.block_optimizer import BlockOptimizer, Params
+from fcco.optim.counters import Position
 from fcco.optim.memory import ANCHOR_STEP, SHARED, follow, fresh_state
 from fcco.problem import Closures, Objective
 from fcco.updates import Plain, Update
 
 __all__ = ["CompositionalOptimizer"]
 
+_Then = Callable[["_Live", list[Tensor], list[Tensor], list[bool]], Writes]
+"""The changes made with the parameters, z_t, the directions, and which parameters received a
+gradient."""
+
 
 class _Live(NamedTuple):
     """The trainable parameters, and what is remembered of each, at the start of a step."""
 
     params: list[Tensor]
+    parts: list[Tensor]
+    """What this rank holds of them, where they are sharded."""
     states: list[dict[str, Any]]
     z: list[Tensor]
     """z_{t-1}; of a sharded parameter the local part."""
@@ -152,18 +162,7 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: one closure, or several (micro-batches of disjoint blocks).
         """
-        live, _, along, received, value = self._advance(closure, self.update)
-        moves = zip(locals_of(live.params), along, received, strict=True)
-        for group, size in zip(self.param_groups, live.sizes, strict=True):
-            if not size:
-                continue
-            params, directions, got = zip(*islice(moves, size), strict=True)
-            if group["weight_decay"] != 0 and any(got):
-                decay = [p for p, moved in zip(params, got, strict=True) if moved]
-                torch._foreach_mul_(decay, 1 - group["lr"] * group["weight_decay"])
-            torch._foreach_add_(params, directions, alpha=-group["lr"])
-        written(live.params)
-        return value
+        return self._advance(closure, self.update, self._moves)
 
     @torch.no_grad()
     def estimate(self, closure: Closures) -> Tensor:
@@ -172,10 +171,7 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: as for ``step``.
         """
-        live, z, _, _, value = self._advance(closure, Plain())
-        for p, new in zip(live.params, z, strict=True):
-            p.grad = new.to(p.dtype, copy=True)
-        return value
+        return self._advance(closure, Plain(), self._hands)
 
     @torch.no_grad()
     def snapshot(self, closures: Closures) -> None:
@@ -217,22 +213,11 @@ class CompositionalOptimizer(BlockOptimizer):
         )
         gradients = GradientSum(live.params, live.z, apart=True)
         with Oracle(
-            live.params, chunks, self._buffers, ranks.reduction, gradients=gradients, rewind=True
+            live.params, chunks, self._buffers, ranks.reduction, gradients=gradients
         ) as oracle:
             exact = exact_pass.run(oracle)
-        if table is not None:
-            mine = slice(table.share.start, table.share.stop)
-            inner = exact.inner[mine]
-            if fill:
-                ids = torch.arange(table.share.start, table.share.stop, device=device)
-                table.fill(self._rows.project(inner, ids), step=now.step)
-            table.keep_snapshot(inner, exact.samples[mine])
-        anchors = likes(exact.gradients, live.params)
-        for state, anchor in zip(live.states, anchors, strict=True):
-            state["anchor"] = anchor
-            state[ANCHOR_STEP].fill_(now.step + 1)
-        self._keep(live, Point.SNAPSHOT)
-        self._counters.snapshot_taken(values=exact.value_queries, gradients=exact.gradient_queries)
+            writes = ranks.together(device, lambda: self._taken(live, exact, now, filled=fill))
+            commit(oracle.leave() + writes)
 
     def restart(self) -> None:
         """Begin a stage from another iterate: w_0 = w_1 and u_{-1} = u_0; u and z stay.
@@ -240,17 +225,20 @@ class CompositionalOptimizer(BlockOptimizer):
         The corrections since the previous point then vanish in the next step. A snapshot taken
         before the parameters were set to the new iterate is kept, as the older point it is.
         """
-        self._counters.restarted()
+        now = self._counters.position()
+        commit(self._counters.put(now._replace(moved=False, at_snapshot=False)))
 
     # How a step is made -------------------------------------------------------------------------
 
-    def _advance(
-        self, closure: Closures, rule: Update
-    ) -> tuple[_Live, list[Tensor], list[Tensor], list[bool], Tensor]:
-        """Compute u_t, z_t and the direction of the step rule, and commit them after all checks.
+    def _advance(self, closure: Closures, rule: Update, then: _Then) -> Tensor:
+        """Compute u_t, z_t and the direction of the step rule; commit them after all checks.
 
-        Returns the parameters with their states, z_t, the directions, which parameters received a
-        gradient, and the mean of f.
+        Returns the mean of f.
+
+        Args:
+            closure: as for ``step``.
+            rule: the step rule.
+            then: the changes that use what was computed.
         """
         live = self._prepare()
         closures, c = as_closures(closure), self._coefficients()
@@ -261,10 +249,10 @@ class CompositionalOptimizer(BlockOptimizer):
         stay = () if now.moved else (Point.PREVIOUS,)
         places = {}
         for point in method.points:
-            places[point] = [state[point.value] for state in live.states]
+            places[point] = list(map(itemgetter(point.value), live.states))
         anchors = None
         if method.anchored:
-            anchors = locals_of([state["anchor"] for state in live.states])
+            anchors = locals_of(map(itemgetter("anchor"), live.states))
         checks = Checks(self._share, self.objective.inner_dim, self._host.device)
         s = Step(
             method=method,
@@ -306,27 +294,82 @@ class CompositionalOptimizer(BlockOptimizer):
             if along[0] is not z[0]:  # a plain step goes along z itself
                 checks.finite(along, f"direction of {type(rule).__name__}")
             mean = self._rows.outer(u, blocks).mean()
+            # All changes are prepared before the last check, which ranks make together: from then
+            # on nothing can fail.
+            writes = self._keeps(live, Point.PREVIOUS) + then(live, z, along, gradients.received)
+            for state, new in zip(live.states, staged, strict=True):
+                writes.append(partial(state.update, new))
+            if table is not None:
+                writes += table.writes(blocks, old, u, step=s.number, beta=c.beta)
+            if s.number == 1 and self.ranks.size > 1 and not self.ranks.reduction.modules:
+                warnings.warn(
+                    f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
+                    "called that averages their gradients",
+                    stacklevel=4,
+                )
             if self.ranks.size == 1:
-                samples, value = checks.settle(checks.samples), mean
+                samples = checks.settle(checks.samples)
             else:
-                samples, value = agree(checks, self.ranks, s.count, mean)
-        if s.number == 1 and self.ranks.size > 1 and not self.ranks.reduction.modules:
-            warnings.warn(
-                f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
-                "called that averages their gradients",
-                stacklevel=4,
+                samples, of_all = agree(checks, self.ranks, s.count, mean)
+                writes.append(partial(mean.fill_, of_all))
+            pair = 2 if method.slope_at is SlopeAt.PAIR else 1
+            after = Position(
+                step=s.number,
+                snapshot_step=now.snapshot_step,
+                moved=True,
+                values=now.values + samples * oracle.value_passes * pair,
+                gradients=now.gradients + samples * oracle.gradient_passes,
             )
-        # Every check has passed: what follows only writes.
-        if table is not None:
-            table.write(blocks, old, u, step=s.number, beta=c.beta)
-        for state, new in zip(live.states, staged, strict=True):
-            state.update(new)
-        self._keep(live, Point.PREVIOUS)
-        pair = 2 if method.slope_at is SlopeAt.PAIR else 1
-        self._counters.stepped(
-            values=samples * oracle.value_passes * pair, gradients=samples * oracle.gradient_passes
+            commit(oracle.keep() + self._counters.put(after) + writes)
+        return mean
+
+    def _taken(self, live: _Live, exact: Exact, now: Position, *, filled: bool) -> Writes:
+        """Changes that keep a snapshot, and fill the table with it."""
+        writes = self._keeps(live, Point.SNAPSHOT) + self._counters.put(
+            now._replace(
+                snapshot_step=now.step + 1,
+                at_snapshot=True,
+                values=now.values + exact.value_queries,
+                gradients=now.gradients + exact.gradient_queries,
+            )
         )
-        return live, z, along, gradients.received, value
+        table = self.table
+        if table is not None:
+            inner = exact.inner[table.share.start : table.share.stop]
+            samples = exact.samples[table.share.start : table.share.stop]
+            if filled:
+                ids = torch.arange(table.share.start, table.share.stop, device=inner.device)
+                writes += table.fill(self._rows.project(inner, ids), step=now.step)
+            writes += table.keep_snapshot(inner, samples, filled=filled)
+        anchors = likes(exact.gradients, live.params)
+        for state, anchor in zip(live.states, anchors, strict=True):
+            writes.append(partial(state.update, anchor=anchor))
+            writes.append(partial(state[ANCHOR_STEP].fill_, now.step + 1))
+        return writes
+
+    def _moves(
+        self, live: _Live, z: list[Tensor], along: list[Tensor], received: list[bool]
+    ) -> Writes:
+        """Changes that make the step: w_{t+1} = (1 - lr weight_decay) w_t - lr direction."""
+        writes: Writes = []
+        moves = zip(live.parts, along, received, strict=True)
+        for group, size in zip(self.param_groups, live.sizes, strict=True):
+            if not size:
+                continue
+            params, directions, got = zip(*islice(moves, size), strict=True)
+            if group["weight_decay"] != 0 and any(got):
+                decay = [p for p, moved in zip(params, got, strict=True) if moved]
+                kept = 1 - group["lr"] * group["weight_decay"]
+                writes.append(partial(torch._foreach_mul_, decay, kept))
+            writes.append(partial(torch._foreach_add_, params, directions, alpha=-group["lr"]))
+        return writes
+
+    def _hands(
+        self, live: _Live, z: list[Tensor], along: list[Tensor], received: list[bool]
+    ) -> Writes:
+        """Changes that put z_t into ``.grad``."""
+        pairs = zip(live.params, z, strict=True)
+        return [partial(setattr, p, "grad", new.to(p.dtype, copy=True)) for p, new in pairs]
 
     def _staged(self, live: _Live, z: list[Tensor]) -> list[dict[str, Any]]:
         """The states with z_t, and with copies of what the step rule will overwrite.
@@ -380,24 +423,26 @@ class CompositionalOptimizer(BlockOptimizer):
         table = self.table
         if table is not None and self._table_on is None:
             table.follow(device)
-        return _Live(params, states, locals_of(z), sizes)
+        return _Live(params, locals_of(params), states, locals_of(z), sizes)
 
-    def _keep(self, live: _Live, point: Point) -> None:
-        """Keep the states, and remember where every parameter stands now as ``point``."""
-        for p, state in zip(live.params, live.states, strict=True):
-            self.state[p] = state
+    def _keeps(self, live: _Live, point: Point) -> Writes:
+        """Changes that keep the states, and where every parameter stands now as ``point``."""
+        states = dict(zip(live.params, live.states, strict=True))
         there, here = [], []
         for group in self.param_groups:  # the frozen ones too: they may thaw
             for p in group["params"]:
-                if p in self.state and point.value in self.state[p]:
-                    there.append(self.state[p][point.value])
+                state = states.get(p) or self.state.get(p, {})
+                if point.value in state:
+                    there.append(state[point.value])
                     here.append(p)
+        writes: Writes = [partial(self.state.update, states)]
         if there:
-            torch._foreach_copy_(locals_of(there), locals_of(here))
+            writes.append(partial(torch._foreach_copy_, locals_of(there), locals_of(here)))
         if not self._host.requires_grad:
             # torch.distributed.checkpoint passes over the state of frozen parameters.
             old, self._host = self.state[self._host], live.params[0]
             self.state[self._host].update({name: old.pop(name) for name in SHARED if name in old})
+        return writes
 
     def _coefficients(self) -> Coefficients:
         c = Coefficients.of_groups(self.param_groups)

@@ -16,6 +16,7 @@ from fcco.experiments.rates.sweep import Stacked, Sweep, Trusted
 from fcco.kernel.rows import rows_of
 from fcco.kernel.step import Step, look, track
 from fcco.kernel.table import BlockTable
+from fcco.kernel.writes import commit
 from fcco.methods import MSVRM_V1, Coefficients, Gamma, Point
 from fcco.problem import Probe
 from fcco.problems import PhaseNoise
@@ -127,7 +128,7 @@ def path_error(
         (runs, m), generator=generator, dtype=torch.float64
     ) / math.sqrt(2)
     table = BlockTable.build(Share(runs * m), 1, dtype=torch.float64)
-    table.fill(u.reshape(-1, 1), step=0)
+    commit(table.fill(u.reshape(-1, 1), step=0))
     rows, trusted = rows_of(Stacked(problem, runs)), Trusted(runs * m)
     offset = torch.arange(runs).unsqueeze(1) * m
     total = torch.zeros(runs, dtype=torch.float64)
@@ -140,7 +141,7 @@ def path_error(
         for point, w in ((Point.CURRENT, now), (Point.PREVIOUS, before)):
             if point is Point.CURRENT or c.corrects:
                 look(s, point, 0, Probe(ids, problem.sample(w, blocks, xi).view(-1, 1)))
-        table.write(ids, s.parts[0].old, track(s, s.parts[0]), step=t, beta=beta)
+        commit(table.writes(ids, s.parts[0].old, track(s, s.parts[0]), step=t, beta=beta))
         if 2 * t > num_steps:
             u = table.whole().view(runs, m)
             error = (u - problem.exact_inner(now)).square().mean(1)

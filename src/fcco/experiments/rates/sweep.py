@@ -15,6 +15,7 @@ from fcco.kernel.rows import rows_of
 from fcco.kernel.safeguard import ChangeBound
 from fcco.kernel.step import Step, take
 from fcco.kernel.storage import zeros_in_memory
+from fcco.kernel.writes import commit
 from fcco.methods import Coefficients, Point, SlopeAt, Weights
 from fcco.optim.memory import build_table
 from fcco.problem import Objective, Probe
@@ -211,9 +212,10 @@ class Sweep:
         exact = problem.exact_inner(self.w)
         u = exact
         if self.table is not None:
-            if self.snapshot_step == 0:
-                self.table.fill(exact.view(-1, 1), step=self.step)
-            self.table.keep_snapshot(exact.view(-1, 1), torch.ones(self.runs * m))
+            rows, first = exact.view(-1, 1), self.snapshot_step == 0
+            if first:
+                commit(self.table.fill(rows, step=self.step))
+            commit(self.table.keep_snapshot(rows, torch.ones(self.runs * m), filled=first))
             u = self.u
         slopes = problem.slope(u, torch.arange(m).expand(self.runs, m))
         self.anchor = (slopes.unsqueeze(-1) * problem.a).mean(-2)
@@ -245,7 +247,7 @@ class Sweep:
         u, (z,) = take(s, oracle, [self.z], [self.anchor] if method.anchored else None)
         if self.table is not None:
             blocks, old = s.probed()
-            self.table.write(blocks, old, u, step=t, beta=c.beta)
+            commit(self.table.writes(blocks, old, u, step=t, beta=c.beta))
         pairs = 2 if method.slope_at is SlopeAt.PAIR else 1
         self.values += self.blocks * oracle.value_passes * pairs
         self.gradients += self.blocks * len(oracle.gradients)

@@ -58,7 +58,7 @@ def diagnose(
     )
     z = [opt.state[p]["z"] for p in params]
     gradients = GradientSum(params, z, apart=True)
-    with Oracle(params, chunks, model, alone.reduction, gradients=gradients, rewind=True) as oracle:
+    with Oracle(params, chunks, model, alone.reduction, gradients=gradients) as oracle:
         exact = whole.run(oracle)
     gaps = torch._foreach_sub(z, exact.gradients)
     result = {

@@ -1,0 +1,100 @@
+"""Faults made on purpose: the k-th operation fails, or Ctrl-C comes at the k-th line."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import fcco.kernel
+from fcco.kernel.writes import commit
+
+__all__ = ["FailAt", "Fault", "interrupt_at"]
+
+_PACKAGE = str(Path(fcco.kernel.__file__).parents[1])
+_COMMIT = commit.__wrapped__.__code__  # type: ignore[attr-defined]  # below no_grad
+_COMMITTERS = {"_advance", "snapshot", "restart"}
+"""Who commits for good; others go back to where they were, which may be made to fail."""
+
+
+class Fault(Exception):
+    """What an operation that is made to fail raises."""
+
+
+class FailAt(TorchDispatchMode):
+    """Fails the k-th operation on tensors; those of a commit are noted instead, in ``committed``.
+
+    Args:
+        k: from 1.
+        kind: of exception.
+        but: the name of a function whose operations are not counted.
+
+    Examples:
+        >>> import torch
+        >>> with FailAt(2):
+        ...     torch.zeros(1) + 1
+        Traceback (most recent call last):
+        fcco.testing.faults.Fault: operation 2, aten.add.Tensor
+    """
+
+    def __init__(self, k: int, kind: type[BaseException] = Fault, *, but: str = "") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.k = k
+        self.kind = kind
+        self.but = but
+        self.count = 0
+        self.committed: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count, and fail if it is time."""
+        if _committing(sys._getframe()):
+            self.committed.add(str(func.overloadpacket))
+        elif func.namespace != "profiler" and sys._getframe(1).f_code.co_name != self.but:
+            self.count += 1
+            if self.count == self.k:
+                raise self.kind(f"operation {self.k}, {func}")
+        return func(*args, **(kwargs or {}))
+
+
+def _committing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code is _COMMIT:
+            caller = frame.f_back
+            while caller is not None and not caller.f_code.co_filename.startswith(_PACKAGE):
+                caller = caller.f_back  # no_grad's wrapper
+            return caller is not None and caller.f_code.co_name in _COMMITTERS
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def interrupt_at(k: int) -> Iterator[None]:
+    """Raises KeyboardInterrupt before the k-th line of the package that runs for the first time.
+
+    Examples:
+        >>> with interrupt_at(1):
+        ...     commit([])
+        Traceback (most recent call last):
+        KeyboardInterrupt: line 36 of writes.py
+    """
+    lines: set[tuple[str, int]] = set()
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            return None
+        if event == "line":
+            lines.add((code.co_filename, frame.f_lineno))
+            if len(lines) == k:
+                sys.settrace(None)
+                raise KeyboardInterrupt(f"line {frame.f_lineno} of {Path(code.co_filename).name}")
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)

@@ -1,0 +1,46 @@
+"""Run by both of two ranks: every operation fails on both, and none leaves anything behind."""
+
+import sys
+
+import torch
+from distributed.cluster import Run, join
+
+from fcco.testing.faults import FailAt, Fault
+from fcco.testing.job import assert_same, capture
+
+
+def fail_each(case, parallel, every):
+    """In a snapshot, where there is one, and in a step; returns how many operations there were."""
+    run, twin = (Run(case, parallel).run(1, 4) for _ in range(2))
+    total = 0
+    for act in (Run.snapshot, lambda run: run.run(5, 5)):
+        if act is Run.snapshot and not run.opt.method.anchored:
+            continue
+        before, k = capture(run.module, run.opt), 1
+        while True:
+            mode = FailAt(k)
+            try:
+                with mode:
+                    act(run)
+            except Fault:
+                assert_same(before, capture(run.module, run.opt))
+                assert all(p.grad is None for p in run.module.parameters())
+            else:
+                break
+            k += every
+        act(twin)
+        total += mode.count
+    for name in ("params", "z"):
+        for a, b in zip(run.run(6, 7).result()[name], twin.run(6, 7).result()[name], strict=True):
+            assert torch.equal(a, b), name
+    return total
+
+
+if __name__ == "__main__":
+    directory, every, *cases = sys.argv[1:]
+    rank, _ = join(directory)
+    for case in cases:
+        for parallel in ("ddp", "fsdp"):
+            count = fail_each(case, parallel, int(every))
+            sys.stdout.write(f"{case} {parallel}: {count} operations\n")
+            sys.stdout.flush()
