@@ -70,10 +70,10 @@ class Counters:
         self._tensors["snapshot_step"].copy_(self._tensors["step"] + 1)
         self._tensors["at_snapshot"].fill_(1)
 
-    def covers(self, steps: Iterable[Tensor | None]) -> bool:
+    def covers(self, steps: Iterable[object]) -> bool:
         """Whether all these anchors belong to the last snapshot."""
         last = int(self._tensors["snapshot_step"])
-        return all(step is not None and int(step) == last for step in steps)
+        return all(isinstance(step, Tensor) and int(step) == last for step in steps)
 
     def restarted(self) -> None:
         """Note that the parameters were set to another iterate."""

@@ -22,7 +22,7 @@ from fcco.kernel.storage import Place
 from fcco.methods import Coefficients, Gamma, Method, Point, SlopeAt
 from fcco.optim.arguments import check_problem
 from fcco.optim.block_optimizer import BlockOptimizer, Params
-from fcco.optim.memory import ANCHOR_STEP, SHARED, follow, fresh_state
+from fcco.optim.memory import ANCHOR_STEP, follow, known
 from fcco.problem import Closures, Objective
 from fcco.updates import Plain, Update
 
@@ -37,7 +37,11 @@ class _Live(NamedTuple):
     z: list[Tensor]
     """z_{t-1}; of a sharded parameter the local part."""
     sizes: list[int]
-    """How many parameters each group has."""
+    """How many trainable parameters each group has."""
+    owned: list[Tensor]
+    """All that may stand elsewhere at an older point: also those that were trained once."""
+    held: list[dict[str, Any]]
+    """The states of these."""
 
 
 class CompositionalOptimizer(BlockOptimizer):
@@ -195,7 +199,7 @@ class CompositionalOptimizer(BlockOptimizer):
         live = self._prepare()
         now, table, ranks = self._counters.position(), self.table, self.ranks
         first = now.snapshot_step == 0
-        m, device = self.objective.num_blocks, self._host.device
+        m, device = self.objective.num_blocks, live.params[0].device
         fill = first and table is not None and not table.buffers["visited"].all()
         fill = ranks.any(fill, device)
         rows = totals = None
@@ -261,11 +265,11 @@ class CompositionalOptimizer(BlockOptimizer):
         stay = () if now.moved else (Point.PREVIOUS,)
         places = {}
         for point in method.points:
-            places[point] = [state[point.value] for state in live.states]
+            places[point] = [state[point.value] for state in live.held]
         anchors = None
         if method.anchored:
             anchors = locals_of([state["anchor"] for state in live.states])
-        checks = Checks(self._share, self.objective.inner_dim, self._host.device)
+        checks = Checks(self._share, self.objective.inner_dim, live.params[0].device)
         s = Step(
             method=method,
             coefficients=c,
@@ -281,7 +285,7 @@ class CompositionalOptimizer(BlockOptimizer):
         buckets = self.ranks.reduction.active
         gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)
         with Oracle(
-            live.params,
+            live.owned,
             closures,
             self._buffers,
             self.ranks.reduction,
@@ -348,16 +352,19 @@ class CompositionalOptimizer(BlockOptimizer):
         """
         params: list[Tensor] = []
         states: list[dict[str, Any]] = []
-        z, sizes = [], []
+        z, sizes, frozen, held = [], [], [], []
         for group in self.param_groups:
             before = len(params)
             for p in group["params"]:
                 p.grad = None
-                if not p.requires_grad:
-                    continue
                 state = self.state.get(p, {})
-                if "z" not in state:
-                    state = fresh_state(p, self.method, self.update) | state
+                if not p.requires_grad:
+                    if known(state):
+                        frozen.append(p)
+                        held.append(state)
+                    continue
+                if not isinstance(state.get("z"), Tensor):
+                    state = self._fresh(p)
                 elif state["z"].device != p.device:
                     follow(state, p.device)
                 params.append(p)
@@ -370,7 +377,7 @@ class CompositionalOptimizer(BlockOptimizer):
             raise ValueError("single_point=True is not supported with sharded parameters (DTensor)")
         if self._rows.objective is not self.objective:  # it was replaced
             self._rows = rows_of(self.objective)
-        device = self._host.device
+        device = params[0].device
         for buffer in self._buffers if isinstance(self._buffers, list) else ():
             if buffer.device != device:
                 raise ValueError(
@@ -380,24 +387,17 @@ class CompositionalOptimizer(BlockOptimizer):
         table = self.table
         if table is not None and self._table_on is None:
             table.follow(device)
-        return _Live(params, states, locals_of(z), sizes)
+        return _Live(params, states, locals_of(z), sizes, params + frozen, states + held)
 
     def _keep(self, live: _Live, point: Point) -> None:
         """Keep the states, and remember where every parameter stands now as ``point``."""
-        for p, state in zip(live.params, live.states, strict=True):
+        there = []
+        for p, state in zip(live.owned, live.held, strict=True):
             self.state[p] = state
-        there, here = [], []
-        for group in self.param_groups:  # the frozen ones too: they may thaw
-            for p in group["params"]:
-                if p in self.state and point.value in self.state[p]:
-                    there.append(self.state[p][point.value])
-                    here.append(p)
+            if point.value in state:
+                there.append(state[point.value])
         if there:
-            torch._foreach_copy_(locals_of(there), locals_of(here))
-        if not self._host.requires_grad:
-            # torch.distributed.checkpoint passes over the state of frozen parameters.
-            old, self._host = self.state[self._host], live.params[0]
-            self.state[self._host].update({name: old.pop(name) for name in SHARED if name in old})
+            torch._foreach_copy_(locals_of(there), locals_of(live.owned))
 
     def _coefficients(self) -> Coefficients:
         c = Coefficients.of_groups(self.param_groups)
