@@ -44,4 +44,5 @@ def kept_bytes(optimizer):
 
     for state in optimizer.state.values():
         add(state)
+    add(optimizer.state_dict()["param_groups"][-1])  # of ours, what all parameters share
     return sum(kept.values())

@@ -227,7 +227,7 @@ def test_freezing_and_thawing_keeps_the_points_right(name):
     """The older points of a parameter that was frozen for a while are where it stands."""
     job = Job(CATALOGUE[name], kind="network").run(3)
     first = next(job.model.parameters())
-    first.requires_grad_(False)  # it is also the one that holds the table
+    first.requires_grad_(False)
     job.run(3)
     first.requires_grad_(True)
     for point in job.opt.method.points:
@@ -563,8 +563,8 @@ def test_a_saved_state_that_is_not_finite_is_refused(name):
     good = copy.deepcopy(job.opt.state_dict())
     for spoil in ("z", "rows"):
         bad = copy.deepcopy(good)
-        state = bad["state"][0]
-        (state["z"] if spoil == "z" else state["table"]["rows"])[0] = math.nan
+        shared = bad["param_groups"][-1]["shared"]
+        (bad["state"][0]["z"] if spoil == "z" else shared["table"]["rows"])[0] = math.nan
         before = capture(job.model, job.opt)
         with pytest.raises(ValueError, match=f"{spoil} has non-finite entries"):
             job.opt.load_state_dict(bad)

@@ -53,9 +53,12 @@ class Run:
         case: of ``CASES``.
         parallel: "ddp", "fsdp" or "alone".
         num_blocks: m; a multiple of the shares.
+        frozen: how many parameters are, the first ones.
     """
 
-    def __init__(self, case, parallel, *, num_blocks=BLOCKS, chunks=1, loss=False, ranks=None):
+    def __init__(
+        self, case, parallel, *, num_blocks=BLOCKS, chunks=1, loss=False, ranks=None, frozen=0
+    ):
         name, rule, options = CASES[case]
         entry = CATALOGUE[name]
         torch.manual_seed(0)
@@ -65,6 +68,8 @@ class Run:
         if parallel != "alone":
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.model = self.module = make_model("network", 2)
+        for p in list(self.module.parameters())[:frozen]:
+            p.requires_grad_(False)
         if parallel == "ddp":
             self.model = DistributedDataParallel(self.module)
         elif parallel == "fsdp":
@@ -138,7 +143,8 @@ def start(script, world, directory, *arguments):
     """The processes of a job, each with its rank; they meet through a file."""
     Path(directory).mkdir(parents=True, exist_ok=True)
     tests = str(Path(__file__).parents[1])
-    common = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": tests, "WORLD_SIZE": str(world)}
+    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    common = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "WORLD_SIZE": str(world)}
     return [
         subprocess.Popen(
             [sys.executable, "-W", "error", str(script), str(directory), *map(str, arguments)],

@@ -21,8 +21,11 @@ def state():
         "model": {"0.weight": torch.arange(6.0).view(2, 3), "count": torch.tensor(3)},
         "learner": {
             "opt": {
-                "state": {0: {"z": torch.ones(2, 3), "table": {"rows": torch.rand(5, 2)}}, 1: {}},
-                "param_groups": [{"lr": 0.1, "betas": [0.9, 0.99], "params": [0, 1]}],
+                "state": {0: {"z": torch.ones(2, 3)}, 1: {"z": {}}},
+                "param_groups": [
+                    {"lr": 0.1, "betas": [0.9, 0.99], "params": [0, 1]},
+                    {"params": [0], "shared": {"table": {"rows": torch.rand(5, 2)}}},
+                ],
             }
         },
     }
@@ -51,6 +54,8 @@ def assert_same(found, kept):
         assert found.keys() == kept.keys()
         for key in kept:
             assert_same(found[key], kept[key])
+    elif isinstance(kept, list):
+        assert_same(dict(enumerate(found)), dict(enumerate(kept)))
     elif isinstance(kept, torch.Tensor):
         assert found.dtype == kept.dtype
         assert torch.equal(found, kept)
@@ -68,7 +73,8 @@ def test_live_tensors_are_filled_and_those_of_another_size_made(written):
     path, kept = written
     model = {"0.weight": torch.zeros(2, 3), "count": torch.tensor(0)}
     rows = torch.zeros(4, 2)
-    live = {"model": model, "learner": {"opt": {"state": {0: {"table": {"rows": rows}}}}}}
+    groups = [{}, {"shared": {"table": {"rows": rows}}}]
+    live = {"model": model, "learner": {"opt": {"param_groups": groups}}}
     found = read_shards(path, live, Crew())
     assert_same(found, kept)
     assert found["model"]["0.weight"] is model["0.weight"]

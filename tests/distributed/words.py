@@ -20,7 +20,7 @@ from fcco import MSVRM, SOX, Probe
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import cut
 from fcco.testing import Draw, Toy, make_model
-from fcco.testing.job import assert_unchanged, capture
+from fcco.testing.job import assert_same, assert_unchanged, capture
 
 
 def raised(call):
@@ -274,7 +274,7 @@ def whole_states_travel(rank):
         expected = run.result()
         options = StateDictOptions(full_state_dict=True)
         full = get_optimizer_state_dict(run.model, run.opt, options=options)
-        held = next(entry["table"] for entry in full["state"].values() if "table" in entry)
+        held = full["param_groups"][-1]["shared"]["table"]
         torch.testing.assert_close(held["rows"], expected["table"], rtol=0, atol=0)
         other = Run("v2 adam", parallel)
         set_optimizer_state_dict(other.model, other.opt, full, options=options)
@@ -286,6 +286,38 @@ def whole_states_travel(rank):
             for a, b in zip(one[name], two[name], strict=True):
                 assert torch.equal(a, b), (parallel, name)
         assert torch.equal(one["table"], two["table"])
+
+
+def states_travel_whoever_is_frozen(rank):
+    """However torch carries the state, and on every rank; of a frozen layer its own is dropped."""
+    ways = [
+        {},
+        {"flatten_optimizer_state_dict": True},
+        {"full_state_dict": True},
+        {"full_state_dict": True, "broadcast_from_rank0": True},
+    ]
+    for parallel, case, (before, after), way in itertools.product(
+        ("ddp", "fsdp"), ("v2 adam", "fresh pair v3"), ((0, 2), (2, 0), (2, 2)), ways
+    ):
+        options = StateDictOptions(**way)
+        run = Run(case, parallel, frozen=before).run(1, 5)
+        state = get_optimizer_state_dict(run.model, run.opt, options=options)
+        if rank and "broadcast_from_rank0" in way:
+            state = {}
+        other = Run(case, parallel, frozen=after)
+        set_optimizer_state_dict(other.model, other.opt, state, options=options)
+        with torch.no_grad():
+            for p, q in zip(other.module.parameters(), run.module.parameters(), strict=True):
+                p.copy_(q)
+        assert_same(other.opt._shared, run.opt._shared)
+        late = list(other.module.parameters())[2:]
+        for p, q in zip(late, list(run.module.parameters())[2:], strict=True):
+            assert_same(other.opt.state[p], run.opt.state[q])
+        other.run(6, 8)
+        if before == after:
+            run.run(6, 8)
+            for p, q in zip(other.module.parameters(), run.module.parameters(), strict=True):
+                assert_same(p.detach(), q.detach())
 
 
 def main(directory):
@@ -305,6 +337,7 @@ def main(directory):
         an_uneven_cut_is_unbiased,
         exact_passes_may_be_split_in_any_way,
         whole_states_travel,
+        states_travel_whoever_is_frozen,
     ):
         check(rank)
         dist.barrier()

@@ -69,5 +69,5 @@ def test_libauc_page(capsys):
     assert roc_auc_score(eight, scores(groups)) > 0.95
     optimizer, stream = names["saved"]
     assert stream["step"] == 100
-    assert "table" in optimizer["state"][0]
+    assert "table" in optimizer["param_groups"][-1]["shared"]
     assert roc_auc_score(tasks, scores(loss)) > 0.98

@@ -70,7 +70,7 @@ class Counters:
             writes.append(partial(self._tensors[name].fill_, number))
         return writes
 
-    def covers(self, steps: Iterable[Tensor | None]) -> bool:
+    def covers(self, steps: Iterable[object]) -> bool:
         """Whether all these anchors belong to the last snapshot."""
         last = int(self._tensors["snapshot_step"])
-        return all(step is not None and int(step) == last for step in steps)
+        return all(isinstance(step, Tensor) and int(step) == last for step in steps)

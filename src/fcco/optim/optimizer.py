@@ -26,7 +26,7 @@ from fcco.methods import Coefficients, Gamma, Method, Point, SlopeAt
 from fcco.optim.arguments import check_problem
 from fcco.optim.block_optimizer import BlockOptimizer, Params
 from fcco.optim.counters import Position
-from fcco.optim.memory import ANCHOR_STEP, SHARED, follow, fresh_state
+from fcco.optim.memory import ANCHOR_STEP, follow, known
 from fcco.problem import Closures, Objective
 from fcco.updates import Plain, Update
 
@@ -47,7 +47,11 @@ class _Live(NamedTuple):
     z: list[Tensor]
     """z_{t-1}; of a sharded parameter the local part."""
     sizes: list[int]
-    """How many parameters each group has."""
+    """How many trainable parameters each group has."""
+    owned: list[Tensor]
+    """All that may stand elsewhere at an older point: also those that were trained once."""
+    held: list[dict[str, Any]]
+    """The states of these."""
 
 
 class CompositionalOptimizer(BlockOptimizer):
@@ -191,7 +195,7 @@ class CompositionalOptimizer(BlockOptimizer):
         live = self._prepare()
         now, table, ranks = self._counters.position(), self.table, self.ranks
         first = now.snapshot_step == 0
-        m, device = self.objective.num_blocks, self._host.device
+        m, device = self.objective.num_blocks, live.params[0].device
         fill = first and table is not None and not table.buffers["visited"].all()
         fill = ranks.any(fill, device)
         rows = totals = None
@@ -249,11 +253,11 @@ class CompositionalOptimizer(BlockOptimizer):
         stay = () if now.moved else (Point.PREVIOUS,)
         places = {}
         for point in method.points:
-            places[point] = list(map(itemgetter(point.value), live.states))
+            places[point] = list(map(itemgetter(point.value), live.held))
         anchors = None
         if method.anchored:
             anchors = locals_of(map(itemgetter("anchor"), live.states))
-        checks = Checks(self._share, self.objective.inner_dim, self._host.device)
+        checks = Checks(self._share, self.objective.inner_dim, live.params[0].device)
         s = Step(
             method=method,
             coefficients=c,
@@ -269,7 +273,7 @@ class CompositionalOptimizer(BlockOptimizer):
         buckets = self.ranks.reduction.active
         gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)
         with Oracle(
-            live.params,
+            live.owned,
             closures,
             self._buffers,
             self.ranks.reduction,
@@ -391,16 +395,19 @@ class CompositionalOptimizer(BlockOptimizer):
         """
         params: list[Tensor] = []
         states: list[dict[str, Any]] = []
-        z, sizes = [], []
+        z, sizes, frozen, held = [], [], [], []
         for group in self.param_groups:
             before = len(params)
             for p in group["params"]:
                 p.grad = None
-                if not p.requires_grad:
-                    continue
                 state = self.state.get(p, {})
-                if "z" not in state:
-                    state = fresh_state(p, self.method, self.update) | state
+                if not p.requires_grad:
+                    if known(state):
+                        frozen.append(p)
+                        held.append(state)
+                    continue
+                if not isinstance(state.get("z"), Tensor):
+                    state = self._fresh(p)
                 elif state["z"].device != p.device:
                     follow(state, p.device)
                 params.append(p)
@@ -413,7 +420,7 @@ class CompositionalOptimizer(BlockOptimizer):
             raise ValueError("single_point=True is not supported with sharded parameters (DTensor)")
         if self._rows.objective is not self.objective:  # it was replaced
             self._rows = rows_of(self.objective)
-        device = self._host.device
+        device = params[0].device
         for buffer in self._buffers if isinstance(self._buffers, list) else ():
             if buffer.device != device:
                 raise ValueError(
@@ -423,25 +430,16 @@ class CompositionalOptimizer(BlockOptimizer):
         table = self.table
         if table is not None and self._table_on is None:
             table.follow(device)
-        return _Live(params, locals_of(params), states, locals_of(z), sizes)
+        parts, owned, held = locals_of(params), params + frozen, states + held
+        return _Live(params, parts, states, locals_of(z), sizes, owned, held)
 
     def _keeps(self, live: _Live, point: Point) -> Writes:
         """Changes that keep the states, and where every parameter stands now as ``point``."""
-        states = dict(zip(live.params, live.states, strict=True))
-        there, here = [], []
-        for group in self.param_groups:  # the frozen ones too: they may thaw
-            for p in group["params"]:
-                state = states.get(p) or self.state.get(p, {})
-                if point.value in state:
-                    there.append(state[point.value])
-                    here.append(p)
-        writes: Writes = [partial(self.state.update, states)]
-        if there:
-            writes.append(partial(torch._foreach_copy_, locals_of(there), locals_of(here)))
-        if not self._host.requires_grad:
-            # torch.distributed.checkpoint passes over the state of frozen parameters.
-            old, self._host = self.state[self._host], live.params[0]
-            self.state[self._host].update({name: old.pop(name) for name in SHARED if name in old})
+        writes: Writes = [partial(self.state.update, dict(zip(live.owned, live.held, strict=True)))]
+        if point in self.method.points:
+            there = map(itemgetter(point.value), live.held)
+            copies = locals_of(there), locals_of(live.owned)
+            writes.append(partial(torch._foreach_copy_, *copies))
         return writes
 
     def _coefficients(self) -> Coefficients:

@@ -1,14 +1,68 @@
-"""How a table travels: as one tensor of all ranks' rows, to be cut anew for any number of them."""
+"""How what all parameters share travels: with the groups, which reach everyone.
 
-from collections.abc import Mapping
+``torch.distributed.checkpoint.state_dict`` drops further top-level keys of a state, and whatever
+belongs to a parameter that is frozen when it is loaded; of parameter groups it drops nothing. When
+it flattens, it repeats a group's values for every parameter of the group, so the table lies in a
+further group that names the first parameter alone, and the first group has but its outline: torch
+joins the two, the later over the earlier, and that is where a state gathered from several ranks
+(``full_state_dict=True``) is put.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fcco.distributed import Ranks
 from fcco.kernel.table import REPLICATED, RESIZED, BlockTable
 
-__all__ = ["pack_table", "unpack_table"]
+__all__ = ["SHARED", "pack_groups", "pack_table", "unpack_groups", "unpack_table"]
+
+SHARED = "shared"
+"""The key of a group under which the table and the counters travel."""
+
+Groups = list[dict[str, Any]]
+
+
+def pack_groups(groups: Groups, shared: Mapping[str, Any]) -> Groups:
+    """The groups as they are saved, with ``shared``.
+
+    Examples:
+        >>> shared = {"progress": {"step": torch.tensor(3)}, "table": {"rows": torch.zeros(9, 1)}}
+        >>> first, further = pack_groups([{"params": [0, 1], "lr": 0.1}], shared)
+        >>> first["shared"]
+        {'progress': {'step': tensor(3)}, 'table': {'rows': tensor(0.)}}
+        >>> further["params"], further["shared"] is shared
+        ([0], True)
+    """
+    first = next(group for group in groups if group["params"])
+    if "table" not in shared or not all(group["params"] for group in groups):
+        # torch cannot flatten groups of which one is empty, and wants to see no further one.
+        first[SHARED] = shared
+        return groups
+    outline = {name: torch.zeros(()) for name in shared["table"]}
+    first[SHARED] = {**shared, "table": outline}
+    return [*groups, {"params": first["params"][:1], SHARED: shared}]
+
+
+def unpack_groups(saved: Sequence[Mapping[str, Any]]) -> tuple[Groups, Mapping[str, Any]]:
+    """The groups proper, and what was shared; nothing, if it is not whole.
+
+    Of two that are whole the first counts: torch, gathering a state, leaves that of the optimizer
+    which loads it in the further group.
+    """
+    groups = [dict(group) for group in saved if group.keys() != {"params", SHARED}]
+    found = [group[SHARED] for group in (*groups, *saved) if SHARED in group]
+    for group in groups:
+        group.pop(SHARED, None)
+    whole = (shared for shared in found if isinstance(shared, Mapping) and _whole(shared))
+    return groups, next(whole, {})
+
+
+def _whole(shared: Mapping[str, Any]) -> bool:
+    rows = shared.get("table", {}).get("rows")
+    return rows is None or rows.dim() > 0
 
 
 def pack_table(table: BlockTable, ranks: Ranks) -> dict[str, Tensor]:

@@ -164,6 +164,11 @@ class Driver:
     def _params(self) -> list[Tensor]:
         return [p for group in self.opt.param_groups for p in group["params"]]
 
+    def _estimates(self) -> list[Tensor]:
+        """z of every parameter that has one: not of those that were never trained."""
+        z = (self.opt.state[p]["z"] for p in self._params())
+        return [part for part in z if isinstance(part, Tensor)]
+
     @torch.no_grad()
     def _visit(self) -> None:
         """At w_t, before step t: keep it with probability 1/t of the stage, or average it in."""
@@ -184,8 +189,7 @@ class Driver:
     def _keep_estimates(self) -> None:
         """After step t: u_t and z_t belong to the w_t that was kept."""
         if self._kept.pop("waits", False):
-            state = self.opt.state
-            self._kept["z"] = [state[p]["z"].clone() for p in self._params() if p in state]
+            self._kept["z"] = [z.clone() for z in self._estimates()]
             if self.opt.table is not None:
                 self._kept["table"] = copy.deepcopy(self.opt.table.buffers)
 
@@ -197,9 +201,8 @@ class Driver:
         for p, w in zip(self._params(), self._kept["w"], strict=True):
             p.copy_(w)
         if "z" in self._kept:
-            owners = [p for p in self._params() if p in self.opt.state]
-            for p, z in zip(owners, self._kept["z"], strict=True):
-                self.opt.state[p]["z"].copy_(z)
+            for z, kept in zip(self._estimates(), self._kept["z"], strict=True):
+                z.copy_(kept)
         if "table" in self._kept and self.opt.table is not None:
             self.opt.table.buffers.update(copy.deepcopy(self._kept["table"]))
         self.opt.restart()

@@ -152,14 +152,16 @@ def lost_state_is_an_error(entry: Entry) -> None:
     wrong_size = copy.deepcopy(good)
     wrong_size["state"][1]["z"] = torch.zeros(3)
     bad = [empty, no_z, wrong_size]
-    if entry.has_table:
-        for name in good["state"][0]["table"]:
+    if job.opt.table is not None:
+        for name in job.opt.table.buffers:
             bad.append(copy.deepcopy(good))
-            del bad[-1]["state"][0]["table"][name]
+            del bad[-1]["param_groups"][1]["shared"]["table"][name]
         bad.append(copy.deepcopy(good))
-        del bad[-1]["state"][0]["table"]
+        del bad[-1]["param_groups"][1]["shared"]["table"]
         bad.append(copy.deepcopy(good))
-        bad[-1]["state"][0]["table"]["rows"] = torch.zeros(7, 2)
+        del bad[-1]["param_groups"][1]
+        bad.append(copy.deepcopy(good))
+        bad[-1]["param_groups"][1]["shared"]["table"]["rows"] = torch.zeros(7, 2)
     sgd = torch.optim.SGD(job.model.parameters(), lr=0.1)
     bad.append(sgd.state_dict())
     for state in bad:

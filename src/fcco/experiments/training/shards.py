@@ -19,8 +19,8 @@ __all__ = ["check_shards", "read_shards", "write_shards"]
 INDEX = "state.json"
 """What is not a tensor, the names of those that are, and the checksums of the other files."""
 
-Branch = tuple[str | int, ...]
-"""The keys that lead to a leaf of a nested dictionary."""
+Branch = tuple[str | int | tuple[int], ...]
+"""The way to a leaf: keys of nested dictionaries, (k,) for entry k of a list with tensors."""
 
 
 def write_shards(directory: Path, state: dict[str, Any], crew: Crew) -> None:
@@ -90,7 +90,7 @@ def read_shards(directory: Path, live: Mapping[str, Any], crew: Crew) -> dict[st
         index = json.loads((directory / INDEX).read_text())
         reader, have = reader_of(directory), dict(_leaves(live))
         described = reader.read_metadata().state_dict_metadata
-        for branch in map(tuple, index["tensors"]):
+        for branch in map(_branch, index["tensors"]):
             name, there = _name(branch), have.get(branch)
             wanted = cast(Any, described[name])
             if not isinstance(there, Tensor) or there.shape != wanted.size:
@@ -102,11 +102,11 @@ def read_shards(directory: Path, live: Mapping[str, Any], crew: Crew) -> dict[st
         except CheckpointException as error:
             raise _reason(error) from error
     state: dict[str, Any] = {}
-    for branch in index["tensors"]:
-        _put(state, branch, tensors[_name(tuple(branch))])
+    for branch in map(_branch, index["tensors"]):
+        _put(state, branch, tensors[_name(branch)])
     for branch, leaf in index["plain"]:
-        _put(state, branch, leaf)
-    return state
+        _put(state, _branch(branch), leaf)
+    return cast(dict[str, Any], _with_lists(state))
 
 
 @contextmanager
@@ -119,21 +119,39 @@ def _said_nothing() -> Iterator[None]:
 
 def _leaves(tree: Mapping[Any, Any], branch: Branch = ()) -> Iterator[tuple[Branch, Any]]:
     for key, value in tree.items():
+        if isinstance(value, list):
+            entries = {(k,): entry for k, entry in enumerate(value)}
+            if any(isinstance(leaf, Tensor) for _, leaf in _leaves(entries)):
+                value = entries
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, (*branch, key))
         else:
             yield (*branch, key), value
 
 
-def _put(tree: dict[Any, Any], branch: list[Any], leaf: Any) -> None:
+def _branch(read: list[Any]) -> Branch:
+    """As JSON has it, which knows no tuples."""
+    return tuple(tuple(key) if isinstance(key, list) else key for key in read)
+
+
+def _put(tree: dict[Any, Any], branch: Branch, leaf: Any) -> None:
     *way, last = branch
     for key in way:
         tree = tree.setdefault(key, {})
     tree[last] = leaf
 
 
+def _with_lists(tree: Any) -> Any:
+    """``tree``, with lists where they were."""
+    if not isinstance(tree, dict):
+        return tree
+    made = {key: _with_lists(value) for key, value in tree.items()}
+    listed = any(isinstance(key, tuple) for key in made)
+    return [made[key] for key in sorted(made)] if listed else made
+
+
 def _name(branch: Branch) -> str:
-    return "/".join(map(str, branch))
+    return "/".join(str(key[0] if isinstance(key, tuple) else key) for key in branch)
 
 
 def _reason(error: Any) -> Exception:
