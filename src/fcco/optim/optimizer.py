@@ -22,6 +22,7 @@ from fcco.kernel.storage import Place
 from fcco.methods import Coefficients, Gamma, Method, Point, SlopeAt
 from fcco.optim.arguments import check_problem
 from fcco.optim.block_optimizer import BlockOptimizer, Params
+from fcco.optim.caller import users_line
 from fcco.optim.memory import ANCHOR_STEP, SHARED, follow, fresh_state
 from fcco.problem import Closures, Objective
 from fcco.updates import Plain, Update
@@ -314,7 +315,7 @@ class CompositionalOptimizer(BlockOptimizer):
             warnings.warn(
                 f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
                 "called that averages their gradients",
-                stacklevel=4,
+                stacklevel=users_line(),
             )
         # Every check has passed: what follows only writes.
         if table is not None:
@@ -409,6 +410,6 @@ class CompositionalOptimizer(BlockOptimizer):
             self._warned = True
             warnings.warn(
                 f'gamma="theory" is analysed for beta <= 1/2 only, and beta={c.beta}',
-                stacklevel=3,
+                stacklevel=users_line(),
             )
         return c
