@@ -105,6 +105,7 @@ def test_a_spoiled_checkpoint_is_passed_over(tmp_path, calm, spoil):
     with pytest.warns(UserWarning, match=r"step-0000000007-\w+\.pt is spoiled .*one before") as all:
         record = training.run()
     (warning,) = all
+    assert warning.filename == __file__
     assert str(tmp_path / "run") in str(warning.message)
     assert len(str(warning.message).splitlines()) == 1
     assert record["status"] == "finished"

@@ -5,11 +5,13 @@ import math
 import re
 
 import pytest
+from cli.command import call
 from cli.report_page import Page
 from cli.report_runs import run
 
 from fcco.cli.report import show_report
 from fcco.experiments.report import write_report
+from fcco.experiments.runs import read_runs
 
 
 def page(tmp_path, records, title="A title"):
@@ -99,6 +101,72 @@ def test_it_is_whole_or_not_there(tmp_path, monkeypatch):
         page(tmp_path, [run()], title="after")
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert "<title>before</title>" in (tmp_path / "page.html").read_text()
+
+
+def without(record, key, place=None):
+    """The record with one key less, of itself or of a look of its curve."""
+    record = json.loads(json.dumps(record))
+    (record if place is None else record["curve"][place]).pop(key)
+    return record
+
+
+FLAWS = {
+    "cut short": ('{"name": "a", ', "it cannot be read"),
+    "not text": (b"\xff\xfe\x00", "it cannot be read"),
+    "no record": ([], "it is none"),
+    **{key: (without(run(), key), f"it has no {key}") for key in ("name", "config", "status")},
+    "no curve": (without(run(), "curve"), "it has no curve"),
+    "no samples": (without(run(name="r"), "samples", 1), "look 1 of 'r' has None for samples"),
+    "no seconds": (without(run(name="r"), "seconds", 2), "look 2 of 'r' has None for seconds"),
+    "going back": (run(name="r", cost=-1), "look 1 of 'r' has -640 for values"),
+    "no look": (run(name="r") | {"curve": [3]}, "look 0 of 'r' has None for step"),
+    "a word": (run(name="r") | {"auc": "high"}, "'r' has 'high' for auc"),
+    "no method": (run(name="r", method=None), "the config of 'r' has no method"),
+    "status": (run(name="r", status="asleep"), "the status of 'r' is 'asleep'"),
+}
+
+
+@pytest.mark.filterwarnings("always:left out")  # the command prints it
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_broken_record_is_named_and_the_others_are_shown(tmp_path, capsys, flaw):
+    content, why = FLAWS[flaw]
+    content = content if isinstance(content, str | bytes) else json.dumps(content)
+    content = content.encode() if isinstance(content, str) else content
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bad" / "record.json").write_bytes(content)
+    (tmp_path / "good" / "record.json").write_text(json.dumps(run(name="one that is whole")))
+    done = call(capsys, "report", tmp_path, "--output", tmp_path / "page.html")
+    (line,) = done.err.splitlines()
+    assert line.startswith("fcco: warning: left out ")
+    assert f"{tmp_path / 'bad' / 'record.json'}: {why}" in line
+    assert (done.code, done.out.splitlines()[0]) == (0, "1 run of 1 contender on usps went in")
+    assert "one that is whole" in (tmp_path / "page.html").read_text()
+    alone = call(capsys, "report", tmp_path / "bad", "--output", tmp_path / "other.html")
+    assert (alone.code, alone.err.splitlines()[1]) == (1, "fcco: there are no runs to report on")
+    assert not (tmp_path / "other.html").exists()
+
+
+def test_a_broken_line_costs_no_other(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    records = [run(name="a"), without(run(name="b"), "status"), run(name="c")]
+    file.write_text("".join(json.dumps(r) + "\n" for r in records))
+    with pytest.warns(UserWarning, match=r"a record of .*runs\.jsonl: it has no status") as caught:
+        assert [record["name"] for record in read_runs([tmp_path])] == ["a", "c"]
+    assert [warning.filename for warning in caught] == [__file__]
+    file.write_text("nothing of the kind\n")
+    with pytest.warns(UserWarning, match=r"runs\.jsonl: .*no line of it is a record"):
+        assert read_runs([tmp_path]) == []
+
+
+@pytest.mark.parametrize("words", [("report", ""), ("report", ".", "--output=")])
+def test_an_empty_path_is_not_the_current_directory(tmp_path, capsys, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "record.json").write_text(json.dumps(run()))
+    done = call(capsys, *words)
+    assert done.code == 1
+    assert done.err.startswith("fcco: nothing was given for ")
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
 
 def test_command_says_what_went_in(tmp_path, capsys):

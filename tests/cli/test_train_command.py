@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from cli.command import SMALL, assert_same_run, call, finish, looks, saved_steps, start
@@ -127,8 +128,63 @@ ERRORS = {
     "slopes": (["--method", "bsgd", "--set", "updated_slopes=true"], "", "updated_slopes: bsgd"),
     "one slope": (["--method", "sox", "--set", "one-slope=true"], "", "one_slope: sox has no"),
     "no slopes": (["--method", "min-max", "--set", "one_slope=true"], "", "one_slope: min-max"),
+    "empty output": (["--output", ""], "", "nothing was given for --output"),
+    "empty output, in one word": (["--output="], "", "nothing was given for --output"),
+    "empty directory": (["--data-dir", ""], "", "nothing was given for --data-dir"),
+    "empty config": (["--config", ""], "", "nothing was given for --config"),
+    "config of a directory": (["--config", "EMPTY"], "", "EMPTY: Is a directory"),
+    "no such kind of device": (["--device", "mars"], "", "device 'mars' is not there; torch .*cpu"),
+    "no such device": (["--device", "cuda:99"], "", "device 'cuda:99' is not there"),
+    "a device without memory": (["--device", "meta"], "", "device 'meta' is not there"),
+    "seed": (["--seed", str(2**70)], "", "seed must be below"),
+    "threads": (["--threads", "100000"], "", "threads must be at most 1024, got 100000"),
+    "nothing to train on": (["--set", "holdout=0.9999"], "", "have no training sample: holdout"),
+    "nothing to test on": (["--set", "holdout=1e-9"], "", "have no test sample: holdout"),
+    "too few": (["--set", "train_size=5"], "", r"digits: classes \[0, 2.* have no training sample"),
     "rule": (["--method", "cross-entropy", "--update", "normalized"], "", "adam or plain"),
 }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x_train": np.nan}, r"a9a\.npz.*inputs must be finite, got nan in row 2, column 1"),
+        ({"x_test": np.inf}, r"a9a\.npz.*inputs must be finite, got inf in row 2, column 1"),
+        ({"x_train": 1e300}, r"a9a\.npz.*inputs must be finite, got inf in row 2, column 1"),
+        ({"y_train": 7.0}, r"a9a: classes \[2\] have no test sample"),
+        ({"y_train": np.nan}, r"a9a\.npz, key 'y_train'.*got nan in row 2"),
+        ({"y_train": 0 * np.arange(8), "y_test": 0 * np.arange(8)}, "a9a has 1 classes"),
+    ],
+)
+def test_a_spoiled_data_set_is_named_before_training(tmp_path, capsys, change, message):
+    features = np.random.default_rng(0).normal(size=(8, 3))
+    arrays = {"x_train": features, "x_test": features}
+    arrays |= {"y_train": np.arange(8.0) % 2, "y_test": np.arange(8.0) % 2}
+    for key, value in change.items():
+        arrays[key] = arrays[key].copy()
+        if np.ndim(value):
+            arrays[key] = value
+        else:
+            arrays[key][(2, 1)[: arrays[key].ndim]] = value
+    np.savez(tmp_path / "a9a.npz", **arrays)
+    words = ("--data", "a9a", "--data-dir", tmp_path, "--output", tmp_path / "run")
+    done = call(capsys, "train", *SMALL, *words)
+    assert done.code == 1
+    assert re.search(message, done.err), done.err
+    assert len(done.err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["compare", "tune"])
+def test_a_device_that_is_not_there_is_refused_before_a_process_is_started(
+    tmp_path, capsys, monkeypatch, command
+):
+    monkeypatch.setattr("fcco.cli.pool.ProcessPoolExecutor", None)
+    done = call(capsys, command, "--set", "device=cuda:99", "--output", tmp_path / "runs")
+    assert done.code == 1
+    assert done.err.startswith("fcco: device 'cuda:99' is not there; torch finds cpu")
+    assert len(done.err.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("case", ERRORS)

@@ -269,14 +269,66 @@ def test_a_search_over_arguments():
     assert search.best_score_ > 0.7
 
 
+def test_one_width_is_one_hidden_layer():
+    X, y = binary()
+    one, many = (AUCClassifier(hidden, max_steps=9, random_state=0) for hidden in (8, (8,)))
+    assert_array_equal(output(one.fit(X, y), X), output(many.fit(X, y), X))
+
+
+def test_a_data_frame_keeps_its_names_and_others_are_refused(case):
+    """All of it without a warning, which would be an error here."""
+    pandas = pytest.importorskip("pandas")
+    make, X, y, extra = case
+    names = [f"feature {k}" for k in range(X.shape[1])]
+    table = pandas.DataFrame(X, columns=names)
+    model, plain = (make(max_steps=9, random_state=0).fit(x, y, **extra) for x in (table, X))
+    assert list(model.feature_names_in_) == names
+    assert_array_equal(output(model, table), output(plain, X))
+    assert_array_equal(model.predict(table), plain.predict(X))
+    assert model.score(table, y, **extra) == plain.score(X, y, **extra)
+    partial(model, table, y, extra)
+    for act in (model.predict, lambda other: model.score(other, y, **extra)):
+        with pytest.raises(ValueError, match="feature names should match"):
+            act(table.rename(columns={names[0]: "another"}))
+        with pytest.warns(UserWarning, match="does not have valid feature names"):
+            act(X)
+    table.loc[5, names[1]] = np.nan
+    with pytest.raises(ValueError, match="NaN in row 5, column 'feature 1'"):
+        model.predict(table)
+
+
 X, Y = np.random.RandomState(0).normal(size=(20, 2)), np.arange(20) % 2
 SURVIVAL = np.stack([np.arange(20.0), Y], axis=1)
+HOLED = np.where(np.arange(40).reshape(20, 2) == 7, np.nan, X)
+UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
 
 
 @pytest.mark.parametrize(
     ("act", "message"),
     [
         (lambda: AUCClassifier().fit(np.where(X > 1, np.nan, X), Y), "contains NaN"),
+        (lambda: CoxRegressor().fit(HOLED, SURVIVAL), "contains NaN in row 3, column 1"),
+        (lambda: Ranker().fit(HOLED, Y, group=[20]), "contains NaN in row 3, column 1"),
+        (lambda: APClassifier().fit(X * [1, 1e300], Y), r"contains .*e\+\d+ in row 0, column 1"),
+        (lambda: AUCClassifier(max_steps=2).fit(X, Y).predict(X / 0), "contains -?inf in row 0"),
+        (lambda: AUCClassifier().fit(X.astype("M8[s]"), Y), "X must hold numbers, got dates"),
+        (lambda: AUCClassifier().fit(X, Y * 1e300), r"y holds 1e\+300, which is no class"),
+        (lambda: APClassifier().fit(X, UNSIGNED), "y holds 18446744073709551615, which is no"),
+        (lambda: AUCClassifier().fit(X, Y.astype("M8[s]")), "whole numbers, booleans or strings"),
+        (lambda: AUCClassifier().partial_fit(X, Y, classes=[0, 1, np.nan]), "classes holds nan"),
+        (lambda: AUCClassifier().partial_fit(X, UNSIGNED, classes=[0, 1]), "y holds 184467"),
+        (lambda: AUCClassifier(max_steps=2).fit(X, Y).score(X, Y + 1), r"y holds \[2\], which"),
+        (lambda: APClassifier(max_steps=2).fit(X, Y).score(X, Y * 5), r"y holds \[5\], which"),
+        (lambda: AUCClassifier(hidden=8.5).fit(X, Y), "hidden must be a width or a sequence"),
+        (lambda: AUCClassifier(hidden=None).fit(X, Y), "hidden must be a width or a sequence"),
+        (lambda: AUCClassifier(hidden="64").fit(X, Y), "hidden must be a width or a sequence"),
+        (lambda: AUCClassifier(hidden=(True,)).fit(X, Y), r"hidden\[0\] must"),
+        (lambda: AUCClassifier(max_steps=True).fit(X, Y), "max_steps must"),
+        (lambda: AUCClassifier(learning_rate=np.inf).fit(X, Y), "learning_rate must"),
+        (lambda: AUCClassifier(learning_rate="fast").fit(X, Y), "learning_rate must"),
+        (lambda: AUCClassifier(weight_decay=None).fit(X, Y), "weight_decay must"),
+        (lambda: AUCClassifier(validation_fraction="x").fit(X, Y), "validation_fraction must"),
+        (lambda: AUCClassifier(early_stopping="no").fit(X, Y), "early_stopping must"),
         (lambda: AUCClassifier().fit(X, np.zeros(20)), "one class only"),
         (lambda: AUCClassifier().partial_fit(X, Y), "classes must be given"),
         (lambda: AUCClassifier().partial_fit(X, Y, classes=[0, 2]), r"y holds \[1\]"),
@@ -297,6 +349,8 @@ SURVIVAL = np.stack([np.arange(20.0), Y], axis=1)
         (lambda: CoxRegressor().fit(X, SURVIVAL * [1, 0]), "no event"),
         (lambda: CoxRegressor().fit(X, SURVIVAL * [1, 2]), "0 and 1 alone"),
         (lambda: CoxRegressor().fit(X, SURVIVAL / [[0, 1]]), "NaN"),
+        (lambda: CoxRegressor().fit(X, SURVIVAL * [-1, 1]), "not negative, got -1.0 in row 1"),
+        (lambda: CoxRegressor().fit(X, SURVIVAL + 0j), "real numbers, got complex128"),
         (lambda: CoxRegressor().fit(X, Y), "shape"),
         (lambda: CoxRegressor().fit(X[1:], SURVIVAL), "inconsistent numbers of samples"),
         (lambda: CoxRegressor(ties="none").fit(X, SURVIVAL), "ties must"),
@@ -311,6 +365,12 @@ SURVIVAL = np.stack([np.arange(20.0), Y], axis=1)
         (lambda: Ranker().fit(X, 0 * Y, group=[20]), "one above it"),
         (lambda: Ranker(objective="map").fit(X, Y, group=[20]), "objective must"),
         (lambda: Ranker(top_k=0).fit(X, Y, group=[20]), "top_k must"),
+        (lambda: Ranker(top_k="3").fit(X, Y, group=[20]), "top_k must"),
+        (lambda: Ranker().fit(X, 2000 * Y, group=[20]), r"grades: 2\^y overflows at y = 2000"),
+        (
+            lambda: Ranker().fit(X, Y, group=np.array([2**64 - 20, 40], dtype=np.uint64)),
+            "group adds up to 18446744073709551636",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:(invalid value|divide by zero):RuntimeWarning")

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -297,6 +298,42 @@ def test_inputs_need_not_be_a_tensor(name):
 
 
 @every
+def test_inputs_may_be_arrays_of_any_make(name):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X.numpy()).set_index(torch.arange(N).numpy() + 100)
+    backward, big = X.flip(0).numpy()[::-1], X.numpy().astype(">f8")
+    fixed = X.numpy().copy()
+    fixed.flags.writeable = False
+    for source in (table, backward, big, fixed, list(X.numpy())):
+        for a, b in zip(loader(name), loader(name, source), strict=True):
+            same(a, b)
+
+
+def test_labels_of_numpy_and_pandas_are_those_of_torch():
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(CLASSES.numpy(), index=range(N, 2 * N))
+    given = [column, CLASSES.tolist(), CLASSES.flip(0).numpy()[::-1], np.int64(1) * CLASSES.numpy()]
+    given += [CLASSES.numpy().astype(kind) for kind in ("u1", "u2", "u4", "u8", ">i4")]
+    for classes in given:
+        assert torch.equal(D.TaskData.from_classes(X, classes).labels, DATA["tasks"]().labels)
+        assert torch.equal(D.GroupData(X, classes).groups, CLASSES)
+
+
+def test_ids_far_apart_cost_nothing_where_gaps_are_left_out():
+    far = CLASSES * 10**12
+    tasks = D.TaskData.from_classes(X, far, drop_empty=True)
+    groups = D.GroupData(X, far, drop_empty=True)
+    assert tasks.tasks.tolist() == groups.names.tolist() == [k * 10**12 for k in range(4)]
+    assert torch.equal(tasks.labels, DATA["tasks"]().labels)
+    assert torch.equal(groups.groups, CLASSES)
+
+
+def test_a_seed_may_be_a_number_of_numpy():
+    for a, b in zip(loader("points", seed=7), loader("points", seed=np.int64(7)), strict=True):
+        same(a, b)
+
+
+@every
 def test_collated_samples_are_those_of_the_positions(name):
     stream = loader(name)
     for t, batch in enumerate(stream, start=1):
@@ -454,6 +491,91 @@ REFUSALS = {
         lambda: D.AnchorData(X, torch.arange(2), [torch.tensor([])]),
         "there are no partners",
     ),
+    "anchors beyond": (
+        lambda: D.AnchorData(X, [0, N], [torch.arange(3)]),
+        r"anchors must lie in 0\.\.11, got 12",
+    ),
+    "anchors as a mask": (
+        lambda: D.AnchorData(X, LABELS > 0, [torch.arange(3)]),
+        "anchors must be positions in inputs, got booleans",
+    ),
+    "partners in no part": (lambda: D.AnchorData(X, torch.arange(2), []), "there are no partners"),
+    "partners of fractions": (
+        lambda: D.AnchorData(X, torch.arange(2), [torch.rand(3)]),
+        "partners must be whole numbers .* got torch.float32",
+    ),
+    "columns": (
+        lambda: D.AnchorData(X, torch.arange(2), [torch.arange(2)], columns=torch.arange(3)),
+        r"columns must have shape \(2,\), got \(3,\)",
+    ),
+    **{
+        f"labels: {kind}": (
+            lambda labels=labels: D.AnchorData.average_precision(X, labels),
+            "labels must be a tensor or an array of numbers",
+        )
+        for kind, labels in {
+            "words": np.array(["a", "b"] * 6),
+            "objects": np.array([None, 1] * 6, dtype=object),
+            "dates": np.zeros(N, dtype="M8[s]"),
+            "nothing": None,
+            "a set": {0, 1},
+        }.items()
+    },
+    "classes of 2**64 - 1": (
+        lambda: D.TaskData.from_classes(
+            X, np.where(LABELS > 0, np.uint64(2**64 - 1), np.uint64(0))
+        ),
+        "classes must be whole numbers that are not negative",
+    ),
+    "classes with a gap": (
+        lambda: D.TaskData.from_classes(X, LABELS * 10**12),
+        r"tasks \[1, 2, .*\] have no positive sample",
+    ),
+    "groups with a gap": (
+        lambda: D.GroupData(X, LABELS * 10**12),
+        r"groups \[1, 2, .*\] have no sample",
+    ),
+    "no tasks": (lambda: D.TaskData(X, torch.zeros(N, 0) > 0), r"labels .* of shape \(12, 0\)"),
+    "complex labels": (lambda: D.TaskData.binary(X, LABELS + 0j), "labels must be 0 or 1, got .*c"),
+    "complex times": (
+        lambda: D.AnchorData.survival(X, TIMES + 0j, LABELS, ties="efron"),
+        "times must be finite numbers, got .*complex",
+    ),
+    "lengths: one number": (lambda: D.ListData(X, GRADES, N), r"lengths must have shape \(N,\)"),
+    "targets: one number": (lambda: D.GroupData(X, GROUPS, 3), r"targets of shape \(\)"),
+    "groups: half a group": (
+        lambda: D.GroupData(X, GROUPS, num_groups=4.5),
+        "num_groups must be a whole number, got 4.5",
+    ),
+    **{
+        f"inputs: {kind}": (lambda inputs=inputs: D.PointData(inputs), "inputs must be")
+        for kind, inputs in {
+            "words": np.array([["a"]] * N),
+            "objects": np.array([[None]] * N, dtype=object),
+            "nothing": None,
+            "a number": torch.tensor(3.0),
+            "a generator": iter(X),
+            "sparse": X.to_sparse(),
+        }.items()
+    },
+    "samples of words": (
+        lambda: next(iter(loader("points", ["a"] * N))),
+        "samples must be tensors of one shape",
+    ),
+    "samples of several shapes": (
+        lambda: next(
+            iter(loader("points", [X[0, : 1 + i % 3] for i in range(N)], blocks_per_step=N))
+        ),
+        "samples must be tensors of one shape",
+    ),
+    **{
+        f"{name} = {value!r}": (
+            lambda name=name, value=value: loader("points", **{name: value}),
+            f"{name} must be a whole number, got {value!r}",
+        )
+        for name in ("blocks_per_step", "samples_per_block", "num_steps", "seed", "shares", "rank")
+        for value in (2.5, "2")
+    },
     "own": (
         lambda: D.AnchorData(X, torch.arange(2), [torch.arange(2)], own="maybe"),
         'own must be "drop" or "sure", got \'maybe\'',
@@ -464,7 +586,7 @@ REFUSALS = {
     ),
     "times nan": (
         lambda: D.AnchorData.survival(X, TIMES * torch.nan, LABELS),
-        "times has non-finite entries",
+        "times must be finite numbers, got nan at 0",
     ),
     "only censoring": (
         lambda: D.AnchorData.survival(X, TIMES, 0 * LABELS),
@@ -502,7 +624,7 @@ REFUSALS = {
     ),
     "targets of another length": (
         lambda: D.GroupData(X, GROUPS, TARGETS[:5]),
-        "12 inputs have 5 targets",
+        r"12 inputs have targets of shape \(5,\)",
     ),
     "labels of -1": (lambda: D.TaskData.binary(X, LABELS.long() - 1), "labels must be 0 or 1"),
     "labels of nan": (

@@ -214,6 +214,16 @@ def test_an_npz_with_objects_is_not_unpickled(tmp_path):
         ({"y_train": np.array([0, 1.5, 2])}, "key 'y_train': it must hold whole numbers"),
         ({"y_train": np.eye(3)}, "key 'y_train': it must hold whole numbers"),
         ({"y_train": np.array([0, 1])}, "x_train and y_train: classes has 2 entries"),
+        ({"y_train": np.array([0, np.inf, 1])}, "'y_train': .* got inf in row 1"),
+        ({"y_train": np.array([0, np.nan, 1])}, "'y_train': .* got nan in row 1"),
+        ({"y_train": np.array([0, 1, 1e300])}, r"'y_train': .* got 1e\+300 in row 2"),
+        ({"y_train": np.array([0, 1, 2**64 - 1], dtype="u8")}, "got 18446744073709551615 in row 2"),
+        ({"y_train": np.array(["a", "b", "c"])}, "'y_train': it must hold real numbers, got <U1"),
+        ({"y_train": np.arange(3) + 0j}, "'y_train': it must hold real numbers, got complex128"),
+        ({"x_train": np.ones((3, 4, 4)) + 1j}, "'x_train': it must hold real .* complex128"),
+        ({"x_train": np.zeros((3, 4, 4), dtype="M8[s]")}, "'x_train': .* got datetime64"),
+        ({"x_test": images(2, 4, 4, 3)}, r"x_train have shape \(1, 4, 4\), .* \(3, 4, 4\)"),
+        ({"x_test": images(2, 5, 4)}, r"x_train have shape \(1, 4, 4\), .* \(1, 5, 4\)"),
     ],
 )
 def test_wrong_contents_name_file_and_key(tmp_path, change, message):
@@ -230,6 +240,17 @@ def test_wrong_survival_and_ranking_contents(tmp_path):
     write_npz(tmp_path, "surv_gbsg", **survival_arrays() | {"x_train": np.zeros(3)})
     with pytest.raises(ValueError, match="key 'x_train': features must have shape"):
         load_survival("gbsg", tmp_path)
+    wide = survival_arrays()
+    write_npz(tmp_path, "surv_gbsg", **wide | {"x_test": np.tile(wide["x_test"], 2)})
+    with pytest.raises(ValueError, match=r"gbsg\.npz: samples of x_train have shape"):
+        load_survival("gbsg", tmp_path)
+    for wrong in (np.nan, 1e300):
+        holed = survival_arrays()
+        holed["x_train"] = holed["x_train"].astype(float)
+        holed["x_train"][1, 0] = wrong
+        write_npz(tmp_path, "surv_gbsg", **holed)
+        with pytest.raises(ValueError, match=r"gbsg\.npz.*inputs must be finite.*row 1, column 0"):
+            load_survival("gbsg", tmp_path)
     write_npz(tmp_path, "lgb_lambdarank", **ranking_arrays() | {"q_test": np.array([3, 2])})
     with pytest.raises(ValueError, match="q_test: lengths must sum to the 4 rows"):
         load_ranking("lgb_lambdarank", tmp_path)

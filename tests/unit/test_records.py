@@ -15,6 +15,25 @@ from fcco.data.records import Classified, Ranked, Survival
         (lambda: Classified(torch.zeros(3), torch.tensor([0, 1])), "classes has 2 .* inputs 3"),
         (lambda: Classified(torch.zeros(2), torch.tensor([0, -1])), "classes .* got -1 at 1"),
         (lambda: Classified(torch.zeros(()), torch.tensor([0])), "inputs .* got a scalar"),
+        (lambda: Classified(torch.zeros(2), [0, 1]), "classes must be a tensor, got list"),
+        (lambda: Classified([[0.0]], torch.tensor([0])), "inputs must be a tensor.* got list"),
+        (lambda: Classified(torch.zeros(1) + 0j, torch.tensor([0])), "real numbers.*complex64"),
+        (
+            lambda: Classified(torch.tensor([[0.0], [torch.nan]]), torch.tensor([0, 1])),
+            "inputs must be finite, got nan in row 1, column 0",
+        ),
+        (
+            lambda: Classified(torch.full((1, 1, 2, 2), torch.inf), torch.tensor([0])),
+            r"got inf in row 0, place \(0, 0, 0\)",
+        ),
+        (
+            lambda: Survival(torch.tensor([[-torch.inf]]), torch.ones(1), torch.ones(1).bool()),
+            "got -inf in row 0, column 0",
+        ),
+        (
+            lambda: Ranked(torch.tensor([[1, torch.nan]]), torch.tensor([1]), torch.tensor([1])),
+            "got nan in row 0, column 1",
+        ),
         (lambda: Survival(torch.zeros(2), torch.tensor([1, 2]), torch.ones(2).bool()), "times"),
         (lambda: Survival(torch.zeros(2), torch.ones(2), torch.ones(2)), "events .*bool"),
         (lambda: Survival(torch.zeros(2), torch.ones(3), torch.ones(2).bool()), "times has 3"),

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["main"]
@@ -18,6 +19,7 @@ def main() -> None:
     else:
         warnings.showwarning = _one_line
     try:
+        _check_words(sys.argv)
         from fcco.cli.app import app
 
         app()
@@ -35,10 +37,19 @@ def main() -> None:
         if debug:
             raise
         words = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            words = f"{error.filename}: {error.strerror}"
         sys.exit(
             f"fcco: {words}"
             + ("" if _expected(error) else f" ({type(error).__name__}; --debug shows where)")
         )
+
+
+def _check_words(argv: list[str]) -> None:
+    """An empty word is a variable that was not set; as a path it would be the current directory."""
+    for before, word in pairwise(argv):
+        if not word or (word.startswith("--") and word.endswith("=")):
+            raise ValueError(f"nothing was given for {word[:-1] or before}")
 
 
 def _expected(error: Exception) -> bool:

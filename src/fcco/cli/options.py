@@ -8,6 +8,7 @@ import typer
 from fcco.experiments.networks import NETWORKS
 from fcco.experiments.training import Config, read_toml
 from fcco.experiments.training.config import CHOICES
+from fcco.experiments.training.crew import check_device
 
 __all__ = [
     "ConfigFile",
@@ -71,7 +72,9 @@ def make_config(file: Path | None, settings: list[str] | None, flags: dict[str, 
     given |= {key: value for key, value in flags.items() if value is not None}
     if isinstance(given.get("gamma"), str):
         given["gamma"] = _value(given["gamma"])
-    return Config.of(given)
+    config = Config.of(given)
+    check_device(config.device)
+    return config
 
 
 def _value(text: str) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.data.blocks import PAIRS, BlockData, as_inputs, structure
+from fcco.data.arguments import as_inputs, structure, tensor
+from fcco.data.blocks import PAIRS, BlockData
 from fcco.data.draws import draw
 from fcco.data.relations import at_risk, efron, has_label, same_class
 from fcco.problem.batches import AnchorBatch
@@ -49,20 +50,21 @@ class AnchorData(BlockData[AnchorBatch]):
         related: Relation | None = None,
         columns: Tensor | None = None,
     ) -> None:
-        for name, positions in (("anchors", anchors), *(("partners", part) for part in strata)):
-            if not len(positions):
-                raise ValueError(f"there are no {name}")
         if own not in ("drop", "sure"):
             raise ValueError(f'own must be "drop" or "sure", got {own!r}')
         self.inputs = as_inputs(inputs)
-        self.anchors = anchors.cpu()
-        self.strata = [part.cpu() for part in strata]
-        self.num_partners = sum(len(part) for part in strata)
+        self.anchors = _positions("anchors", anchors, len(self))
+        self.strata = [_positions("partners", part, len(self)) for part in strata]
+        if not self.strata:
+            raise ValueError("there are no partners")
+        self.num_partners = sum(len(part) for part in self.strata)
         self.own = own
         self.affinity = affinity
         self.related = related
+        self.num_blocks = len(self.anchors)
         self.columns = columns
-        self.num_blocks = len(anchors)
+        if columns is not None:
+            self.columns = structure("columns", columns, self.num_blocks, kind="whole")
 
     @classmethod
     def average_precision(cls, inputs: Any, labels: Tensor) -> "AnchorData":
@@ -77,7 +79,7 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> data.num_blocks, data.num_partners
             (2, 4)
         """
-        labels = torch.as_tensor(labels)
+        inputs, labels = as_inputs(inputs), tensor("labels", labels)
         if labels.ndim == 1:
             labels = structure("labels", labels, len(inputs), kind="binary")
             _both(labels[:, None])
@@ -111,6 +113,7 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> AnchorData.positives(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
             1
         """
+        inputs = as_inputs(inputs)
         labels = structure("labels", labels, len(inputs), kind="binary")
         _both(labels[:, None])
         return cls(inputs, labels.nonzero().flatten(), [(~labels).nonzero().flatten()])
@@ -123,6 +126,7 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> AnchorData.negatives(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
             2
         """
+        inputs = as_inputs(inputs)
         labels = structure("labels", labels, len(inputs), kind="binary")
         _both(labels[:, None])
         return cls.positives(inputs, ~labels)
@@ -144,6 +148,7 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> data.num_blocks
             2
         """
+        inputs = as_inputs(inputs)
         events = structure("events", events, len(inputs), kind="binary")
         times = structure("times", times, len(inputs), kind="real")
         if not events.any():
@@ -166,6 +171,7 @@ class AnchorData(BlockData[AnchorBatch]):
             >>> AnchorData.neighbours(torch.rand(3, 2), torch.tensor([0, 1, 0])).num_blocks
             3
         """
+        inputs = as_inputs(inputs)
         classes = structure("classes", classes, len(inputs), kind="whole")
         everyone = torch.arange(len(classes))
         return cls(inputs, everyone, [everyone], related=partial(same_class, classes))
@@ -240,6 +246,17 @@ class AnchorData(BlockData[AnchorBatch]):
             related=None if self.related is None else self.related(*asked),
             columns=columns,
         )
+
+
+def _positions(name: str, given: Any, count: int) -> Tensor:
+    if not tensor(name, given).numel():
+        raise ValueError(f"there are no {name}")
+    places = structure(name, given, None, kind="whole")
+    if tensor(name, given).dtype == torch.bool:
+        raise ValueError(f"{name} must be positions in inputs, got booleans")
+    if int(places.max()) >= count:
+        raise ValueError(f"{name} must lie in 0..{count - 1}, got {int(places.max())}")
+    return places
 
 
 def _both(labels: Tensor) -> None:

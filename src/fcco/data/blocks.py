@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fcco.problem.batches import Batch
 
-__all__ = ["BlockData", "as_inputs", "structure"]
+__all__ = ["BlockData"]
 
 
 B = TypeVar("B", bound=Batch)
@@ -19,48 +19,6 @@ Device = torch.device | str | None
 
 PAIRS = 1 << 22
 """Pairs that a chunk of an exact pass may hold."""
-
-
-def as_inputs(inputs: Any) -> Any:
-    """Arrays as tensors; what reads samples one by one stays as it is.
-
-    Examples:
-        >>> import numpy
-        >>> as_inputs(numpy.zeros((2, 3))).shape
-        torch.Size([2, 3])
-    """
-    is_array = hasattr(inputs, "__array__") and not isinstance(inputs, Tensor)
-    return torch.as_tensor(inputs) if is_array else inputs
-
-
-def structure(name: str, given: Any, count: int, *, kind: str) -> Tensor:
-    """A label of each sample as a CPU tensor of shape (count,), after a look at what it holds.
-
-    Args:
-        name: how errors call it.
-        given: a tensor or an array.
-        count: of samples.
-        kind: "binary" (0 or 1, given back as booleans), "whole" (not negative) or "real" (finite).
-
-    Examples:
-        >>> structure("labels", torch.tensor([0, -1]), 2, kind="binary")
-        Traceback (most recent call last):
-        ValueError: labels must be 0 or 1
-    """
-    values = torch.as_tensor(given).cpu()
-    if values.shape != (count,):
-        raise ValueError(f"{name} must have shape ({count},), got {tuple(values.shape)}")
-    if kind == "binary":
-        if not ((values == 0) | (values == 1)).all():
-            raise ValueError(f"{name} must be 0 or 1")
-        return values.bool()
-    if kind == "whole":
-        if values.is_floating_point() or values.is_complex() or (count and int(values.min()) < 0):
-            raise ValueError(f"{name} must be whole numbers that are not negative")
-        return values.long()
-    if not values.isfinite().all():
-        raise ValueError(f"{name} has non-finite entries")
-    return values
 
 
 class BlockData(ABC, Generic[B]):
@@ -124,7 +82,11 @@ class BlockData(ABC, Generic[B]):
         """The samples of ``source`` at ``positions``."""
         if isinstance(source, Tensor):
             return source[positions.to(source.device)]
-        return torch.stack([source[i] for i in positions.tolist()])
+        samples = [source[i] for i in positions.tolist()]
+        try:
+            return torch.stack([torch.as_tensor(sample) for sample in samples])
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(f"samples must be tensors of one shape: {error}") from error
 
     def through(self, model: Any, size: int, device: Device = None) -> tuple[Self, Any]:
         """The same structure over the model's outputs, and a model that changes nothing.

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcco.data.arguments import whole
 from fcco.data.blocks import BlockData, Device
 from fcco.distributed import Ranks
 from fcco.kernel.rows import rows_of
@@ -133,7 +134,7 @@ def _value(dataset: BlockData[Any], model: Any, objective: Objective, chunk_size
 
 
 def _check(dataset: BlockData[Any], objective: Objective, chunk_size: int) -> None:
-    if chunk_size < 1:
+    if whole("chunk_size", chunk_size) < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
     if objective.num_blocks != dataset.num_blocks:
         raise ValueError(

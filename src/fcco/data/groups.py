@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.data.blocks import BlockData, as_inputs, structure
+from fcco.data.arguments import absent, as_inputs, structure, tensor, whole
+from fcco.data.blocks import BlockData
 from fcco.data.draws import draw
 from fcco.problem.batches import GroupBatch
 
@@ -40,21 +41,18 @@ class GroupData(BlockData[GroupBatch]):
         num_groups: int | None = None,
         drop_empty: bool = False,
     ) -> None:
+        inputs = as_inputs(inputs)
         if not len(inputs):
             raise ValueError("inputs is empty")
-        inputs, groups = as_inputs(inputs), structure("groups", groups, len(inputs), kind="whole")
-        targets = None if targets is None else torch.as_tensor(targets)
-        if targets is not None and len(targets) != len(inputs):
-            raise ValueError(f"{len(inputs)} inputs have {len(targets)} targets")
-        count = int(groups.max()) + 1 if num_groups is None else num_groups
+        groups = structure("groups", groups, len(inputs), kind="whole")
+        targets = None if targets is None else tensor("targets", targets)
+        if targets is not None and targets.shape[:1] != (len(inputs),):
+            raise ValueError(f"{len(inputs)} inputs have targets of shape {tuple(targets.shape)}")
+        count = int(groups.max()) + 1 if num_groups is None else whole("num_groups", num_groups)
         if int(groups.max()) >= count:
             raise ValueError(f"groups must lie in 0..{count - 1}")
-        sizes = torch.bincount(groups, minlength=count)
-        names = sizes.nonzero().flatten()
-        if drop_empty:
-            groups, sizes = torch.searchsorted(names, groups), sizes[names]
-        elif len(names) < count:
-            empty = (sizes == 0).nonzero().flatten().tolist()
+        names, groups, sizes = groups.unique(return_inverse=True, return_counts=True)
+        if not drop_empty and (empty := absent(names, count)):
             raise ValueError(f"groups {empty} have no sample (drop_empty=True leaves them out)")
         self.inputs = inputs
         self.groups, self.targets = groups, targets

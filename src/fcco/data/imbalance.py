@@ -1,6 +1,6 @@
 """Fewer positives: the imbalanced variants of a balanced data set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ __all__ = ["binary", "imbalanced"]
 
 
 def _positive_classes(data: Classified, positive: int | Sequence[int]) -> Tensor:
-    wanted = sorted({positive} if isinstance(positive, int) else set(positive))
+    wanted = sorted(set(positive) if isinstance(positive, Iterable) else {positive})
     if not wanted:
         raise ValueError("positive must name at least one class")
     absent = sorted(set(wanted) - set(data.classes.unique().tolist()))

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.data.blocks import BlockData, as_inputs, structure
+from fcco.data.arguments import as_inputs, structure
+from fcco.data.blocks import BlockData
 from fcco.data.draws import draw
 from fcco.problem.batches import AnchorBatch
 
@@ -35,8 +36,8 @@ class ListData(BlockData[AnchorBatch]):
         self, inputs: Any, grades: Tensor, lengths: Tensor, *, relevant: bool = True
     ) -> None:
         inputs = as_inputs(inputs)
-        lengths = structure("lengths", lengths, len(lengths), kind="whole")
-        grades = structure("grades", grades, len(grades), kind="real")
+        lengths = structure("lengths", lengths, None, kind="whole")
+        grades = structure("grades", grades, None, kind="real")
         if len(grades) != len(inputs) or int(lengths.sum()) != len(inputs):
             raise ValueError(
                 f"{len(inputs)} items need as many grades (got {len(grades)}), and lengths that "

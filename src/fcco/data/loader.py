@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from fcco.data.arguments import whole
 from fcco.data.blocks import BlockData
 from fcco.data.sampler import BlockSampler
 from fcco.problem.batches import Batch
@@ -27,7 +28,7 @@ class BlockLoader:
     def __init__(
         self, sampler: BlockSampler, *, num_workers: int = 0, pin_memory: bool = False
     ) -> None:
-        if num_workers < 0:
+        if whole("num_workers", num_workers) < 0:
             raise ValueError(f"num_workers must not be negative, got {num_workers}")
         self.sampler = sampler
         self.num_workers = num_workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["Found", "available", "load_classes", "load_ranking", "load_survival"]
 
 log = logging.getLogger("fcco")
+
+R = TypeVar("R", Classified, Survival, Ranked)
+
+LARGEST = 2**31
+"""Labels are smaller; beyond, they are marks of something missing, such as 2**64 - 1."""
 
 
 def load_classes(name: str, data_dir: str | Path | None = None) -> tuple[Classified, Classified]:
@@ -59,7 +64,7 @@ def load_classes(name: str, data_dir: str | Path | None = None) -> tuple[Classif
         with reading(f"{source.path}, x_{part} and y_{part}"):
             return Classified(inputs, y)
 
-    return make("train", classes[0]), make("test", classes[1])
+    return _alike(make("train", classes[0]), make("test", classes[1]), source)
 
 
 def load_survival(name: str, data_dir: str | Path | None = None) -> tuple[Survival, Survival]:
@@ -79,7 +84,7 @@ def load_survival(name: str, data_dir: str | Path | None = None) -> tuple[Surviv
                 raise ValueError(f"e_{part} must hold 0 and 1 alone")
             return Survival(inputs, _floats(arrays[f"t_{part}"]), events.bool())
 
-    return make("train"), make("test")
+    return _alike(make("train"), make("test"), source)
 
 
 def load_ranking(name: str, data_dir: str | Path | None = None) -> tuple[Ranked, Ranked]:
@@ -98,7 +103,7 @@ def load_ranking(name: str, data_dir: str | Path | None = None) -> tuple[Ranked,
         with reading(f"{source.path}, y_{part} and q_{part}"):
             return Ranked(inputs, grades, lengths)
 
-    return make("train"), make("test")
+    return _alike(make("train"), make("test"), source)
 
 
 def _digit_images(inputs: Tensor, labels: Tensor) -> Classified:
@@ -116,11 +121,29 @@ def _read(name: str, data_dir: str | Path | None) -> tuple[Source, Arrays]:
     return source, source.read()
 
 
+def _alike(train: R, test: R, source: Source) -> tuple[R, R]:
+    """Both parts, if a network for the one can take the other."""
+    shapes = [tuple(part.inputs.shape[1:]) for part in (train, test)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"{source.path}: samples of x_train have shape {shapes[0]}, those of x_test {shapes[1]}"
+        )
+    return train, test
+
+
+def _check_numbers(array: NDArray[Any]) -> None:
+    """Neither complex numbers nor dates are cast to something that they are not."""
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"it must hold real numbers, got {array.dtype}")
+
+
 def _floats(array: NDArray[Any]) -> Tensor:
     import numpy as np
 
-    # A copy: torch wants memory of its own that it may write to, in native byte order.
-    return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
+    _check_numbers(array)
+    with np.errstate(over="ignore"):  # what becomes infinite is then refused by its place
+        # A copy: torch wants memory of its own that it may write to, in native byte order.
+        return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
 
 
 def _features(arrays: Arrays, key: str, source: Source) -> Tensor:
@@ -152,7 +175,15 @@ def _integers(arrays: Arrays, key: str, source: Source) -> Tensor:
 
     with reading(f"{source.path}, key {key!r}"):
         values = arrays[key]
-        # Grades and classes are sometimes stored as floats; a fraction would be lost silently.
-        if values.ndim != 1 or (values != np.round(values)).any():
+        _check_numbers(values)
+        if values.ndim != 1:
             raise ValueError(f"it must hold whole numbers in one dimension, got {values.shape}")
+        # Grades and classes are sometimes stored as floats; a fraction would be lost silently.
+        # "not <", so that a nan is found too.
+        wrong = (values != np.round(values)) | ~(np.abs(values.astype(float)) < LARGEST)
+        if wrong.any():
+            raise ValueError(
+                f"it must hold whole numbers below {LARGEST} in size, got "
+                f"{values[wrong][0]} in row {wrong.argmax()}"
+            )
         return torch.from_numpy(np.array(values, dtype=np.int64))

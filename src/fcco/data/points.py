@@ -6,7 +6,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fcco.data.blocks import BlockData, Device, as_inputs
+from fcco.data.arguments import as_inputs, whole
+from fcco.data.blocks import BlockData, Device
 from fcco.problem.batches import PointBatch
 
 __all__ = ["PointData"]
@@ -25,13 +26,13 @@ class PointData(BlockData[PointBatch]):
     """
 
     def __init__(self, inputs: Any, exact_samples: int = 256) -> None:
-        if not len(inputs):
+        self.inputs = as_inputs(inputs)
+        if not len(self.inputs):
             raise ValueError("inputs is empty")
+        self.num_blocks = len(self.inputs)
+        self.exact_samples = whole("exact_samples", exact_samples)
         if exact_samples < 1:
             raise ValueError(f"exact_samples must be at least 1, got {exact_samples}")
-        self.inputs = as_inputs(inputs)
-        self.num_blocks = len(inputs)
-        self.exact_samples = exact_samples
 
     def draw(
         self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True

@@ -9,6 +9,8 @@ __all__ = ["Classified", "Ranked", "Survival"]
 
 
 def _check_column(name: str, value: Tensor, dtypes: tuple[torch.dtype, ...]) -> None:
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
     if value.ndim != 1 or value.dtype not in dtypes:
         raise ValueError(
             f"{name} must be one-dimensional, of {' or '.join(map(str, dtypes))}, got "
@@ -17,10 +19,22 @@ def _check_column(name: str, value: Tensor, dtypes: tuple[torch.dtype, ...]) -> 
 
 
 def _check_rows(name: str, value: Tensor, inputs: Tensor) -> None:
+    if not isinstance(inputs, Tensor) or inputs.is_complex():
+        kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
+        raise ValueError(f"inputs must be a tensor of real numbers, got {kind}")
     if inputs.ndim == 0:
         raise ValueError("inputs must have one row a sample, got a scalar")
     if len(value) != len(inputs):
         raise ValueError(f"{name} has {len(value)} entries, inputs {len(inputs)} rows")
+
+
+def _check_finite(inputs: Tensor) -> None:
+    """One NaN spoils every weight at the first step, as too large a step size would."""
+    if not inputs.isfinite().all():
+        row, *place = (~inputs.isfinite()).nonzero()[0].tolist()
+        where = f"column {place[0]}" if len(place) == 1 else f"place {tuple(place)}"
+        got = inputs[(row, *place)].item()
+        raise ValueError(f"inputs must be finite, got {got} in row {row}, {where}")
 
 
 def _check_least(name: str, value: Tensor, least: int) -> None:
@@ -55,6 +69,7 @@ class Classified:
         _check_column("classes", self.classes, (torch.int64,))
         _check_rows("classes", self.classes, self.inputs)
         _check_least("classes", self.classes, 0)
+        _check_finite(self.inputs)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -93,6 +108,7 @@ class Survival:
         _check_least("times", self.times, 0)
         if self.times.isinf().any():
             raise ValueError(f"times is infinite at {int(self.times.isinf().nonzero()[0])}")
+        _check_finite(self.inputs)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -127,6 +143,7 @@ class Ranked:
             raise ValueError(
                 f"lengths must sum to the {len(self)} rows of inputs, got {int(self.lengths.sum())}"
             )
+        _check_finite(self.inputs)
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from fcco.data.arguments import whole
 from fcco.data.blocks import BlockData
 from fcco.data.draws import distinct
 from fcco.distributed import Ranks, Share
@@ -56,6 +57,9 @@ class BlockSampler:
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
+        blocks_per_step = whole("blocks_per_step", blocks_per_step)
+        samples_per_block = whole("samples_per_block", samples_per_block)
+        num_steps, shares = whole("num_steps", num_steps), whole("shares", shares)
         if not 1 <= blocks_per_step <= dataset.num_blocks:
             raise ValueError(
                 f"blocks_per_step must lie in 1..{dataset.num_blocks}, got {blocks_per_step}"
@@ -66,8 +70,8 @@ class BlockSampler:
         if shares < 1:
             raise ValueError(f"shares must be at least 1, got {shares}")
         here = Ranks()
-        self.rank = here.rank if rank is None else rank
-        self.world_size = here.size if world_size is None else world_size
+        self.rank = here.rank if rank is None else whole("rank", rank)
+        self.world_size = here.size if world_size is None else whole("world_size", world_size)
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"rank must lie in 0..{self.world_size - 1}, got {self.rank}")
         self.shares = self._cut(dataset.num_blocks, blocks_per_step, shares)
@@ -76,7 +80,7 @@ class BlockSampler:
         self.blocks_per_step = blocks_per_step
         self.samples_per_block = samples_per_block
         self.num_steps = num_steps
-        self.seed = seed
+        self.seed = whole("seed", seed)
         self.replacement = replacement
         self.step = 0
         """Batches handed out so far, in all epochs."""

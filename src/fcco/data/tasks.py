@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.data.blocks import BlockData, as_inputs, structure
+from fcco.data.arguments import absent, as_inputs, structure, tensor
+from fcco.data.blocks import BlockData
 from fcco.data.draws import draw
 from fcco.problem.batches import LabelBatch, TaskBatch
 
@@ -37,9 +38,10 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
         *,
         drop_empty: bool = False,
     ) -> None:
-        inputs, labels = as_inputs(inputs), torch.as_tensor(labels).cpu()
-        known = None if known is None else torch.as_tensor(known).cpu()
-        if labels.dtype != torch.bool or labels.ndim != 2 or len(labels) != len(inputs):
+        inputs, labels = as_inputs(inputs), tensor("labels", labels).cpu()
+        known = None if known is None else tensor("known", known).cpu()
+        fits = labels.ndim == 2 and len(labels) == len(inputs) and labels.numel()
+        if labels.dtype != torch.bool or not fits:
             raise ValueError(
                 f"labels must be booleans of shape ({len(inputs)}, m), got {labels.dtype} of "
                 f"shape {tuple(labels.shape)}"
@@ -72,9 +74,18 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
     @classmethod
     def from_classes(cls, inputs: Any, classes: Tensor, *, drop_empty: bool = False) -> "TaskData":
         """One task a class, one against the rest."""
+        inputs = as_inputs(inputs)
         whole = structure("classes", classes, len(inputs), kind="whole")
-        labels = torch.nn.functional.one_hot(whole).bool()
-        return cls(inputs, labels, drop_empty=drop_empty)
+        names, places = whole.unique(return_inverse=True)
+        count = int(names[-1]) + 1 if len(names) else 0
+        if not drop_empty and (lacking := absent(names, count)):
+            raise ValueError(
+                f"tasks {lacking} have no positive sample (drop_empty=True leaves them out)"
+            )
+        labels = places[:, None] == torch.arange(len(names))
+        data = cls(inputs, labels, drop_empty=drop_empty)
+        data.tasks = names[data.tasks]
+        return data
 
     @classmethod
     def binary(cls, inputs: Any, labels: Tensor) -> "TaskData":
@@ -84,6 +95,7 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
             >>> TaskData.binary(torch.zeros(3, 2), torch.tensor([0, 1, 1])).num_blocks
             1
         """
+        inputs = as_inputs(inputs)
         return cls(inputs, structure("labels", labels, len(inputs), kind="binary")[:, None])
 
     def check(self, samples: int, *, replacement: bool) -> None:

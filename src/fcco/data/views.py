@@ -8,7 +8,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fcco.data.blocks import PAIRS, BlockData, Device, as_inputs
+from fcco.data.arguments import as_inputs
+from fcco.data.blocks import PAIRS, BlockData, Device
 from fcco.data.draws import draw
 from fcco.problem.batches import ViewBatch
 
@@ -32,12 +33,13 @@ class ViewData(BlockData[ViewBatch]):
     """
 
     def __init__(self, first: Any, second: Any, *, two_way: bool = False) -> None:
+        first, second = as_inputs(first), as_inputs(second)
         if len(first) != len(second) or len(first) < 2:
             raise ValueError(
                 f"at least two pairs are needed, got {len(first)} first and {len(second)} second "
                 "views"
             )
-        self.inputs, self.second = as_inputs(first), as_inputs(second)
+        self.inputs, self.second = first, second
         self.num_blocks = (2 if two_way else 1) * len(first)
 
     def draw(

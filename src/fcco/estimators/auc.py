@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from fcco.data import BlockData, TaskData
@@ -25,7 +24,7 @@ class AUCClassifier(ScoreClassifier):
     """Maximises the area under the ROC curve, of two classes or of each against the rest.
 
     Args:
-        hidden: widths of hidden layers; () is a linear model.
+        hidden: widths of hidden layers, or the one width; () is a linear model.
         max_steps: steps of ``fit``, over which the learning rate falls to zero.
         learning_rate: of the first step.
         weight_decay: decoupled, as in AdamW.
@@ -65,15 +64,15 @@ class AUCClassifier(ScoreClassifier):
             X: (n, d) features.
             y: (n,) labels.
         """
-        check_is_fitted(self)
-        features, named = validate_data(self, X, y, dtype=np.float64, reset=False)
-        odds = self.decision_function(features).reshape(len(named), -1)
-        classes = self.classes_[1:] if odds.shape[1] == 1 else self.classes_
-        return _macro(odds, named[:, None] == classes)
+        features, named = self._validated(X, y, reset=False)
+        return _macro(self._odds(features), self._members(self._labels(named)))
 
     def _target(self, labels: Labels) -> Target:
-        members = labels[:, None] == np.arange(len(self.classes_))
-        return _Tasks(members[:, 1:] if len(self.classes_) == 2 else members)
+        return _Tasks(self._members(labels))
+
+    def _members(self, labels: Labels) -> NDArray[np.bool_]:
+        members: NDArray[np.bool_] = labels[:, None] == np.arange(len(self.classes_))
+        return members[:, 1:] if len(self.classes_) == 2 else members
 
 
 @dataclass(frozen=True, eq=False)

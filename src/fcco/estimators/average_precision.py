@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from fcco.data import AnchorData, BlockData
@@ -24,7 +23,7 @@ class APClassifier(ScoreClassifier):
     """Maximises the average precision of two classes; the second of them is the positive one.
 
     Args:
-        hidden: widths of hidden layers; () is a linear model.
+        hidden: widths of hidden layers, or the one width; () is a linear model.
         max_steps: steps of ``fit``, over which the learning rate falls to zero.
         learning_rate: of the first step.
         weight_decay: decoupled, as in AdamW.
@@ -61,10 +60,9 @@ class APClassifier(ScoreClassifier):
             X: (n, d) features.
             y: (n,) labels, of both classes.
         """
-        check_is_fitted(self)
-        features, named = validate_data(self, X, y, dtype=np.float64, reset=False)
-        odds = torch.from_numpy(self.decision_function(features))
-        positive = named == self.classes_[1]
+        features, named = self._validated(X, y, reset=False)
+        odds = torch.from_numpy(self._odds(features)[:, 0])
+        positive = self._labels(named) == 1
         if positive.all() or not positive.any():
             raise ValueError("y holds one class only: average precision compares two")
         return macro_average_precision(odds, torch.from_numpy(positive))

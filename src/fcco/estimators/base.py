@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from fcco.estimators.arguments import check_arguments, widths
 from fcco.estimators.network import build_network
 from fcco.estimators.stopping import cosine, root, train
 from fcco.estimators.target import Target
@@ -24,12 +25,15 @@ __all__ = ["CompositionalEstimator"]
 _LOOKS = 20
 """Entries of the history of a whole training."""
 
+_LARGEST = 1e150
+"""Of a feature: its square is finite, as the scaling needs it."""
+
 
 class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A scoring network, trained by SOX with Adam-style steps on what a ``Target`` says.
 
     Args:
-        hidden: widths of hidden layers; () is a linear model.
+        hidden: widths of hidden layers, or the one width; () is a linear model.
         max_steps: steps of ``fit``, over which the learning rate falls to zero.
         learning_rate: of the first step.
         weight_decay: decoupled, as in AdamW.
@@ -46,7 +50,7 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     def __init__(
         self,
-        hidden: Sequence[int] = (),
+        hidden: Sequence[int] | int = (),
         *,
         max_steps: int = 1000,
         learning_rate: float = 0.03,
@@ -73,7 +77,7 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     def _fit(self, X: NDArray[Any], target: Target) -> Self:
         """A whole training, from the beginning."""
-        self._check_arguments()
+        check_arguments(self)
         self.scaler_ = StandardScaler().fit(X)
         inputs = self._inputs(X)
         random = check_random_state(self.random_state)
@@ -101,7 +105,7 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     def _partial_fit(self, X: NDArray[Any], target: Target) -> Self:
         """Some steps more, or the first ones; the first samples seen set the features' scales."""
-        self._check_arguments()
+        check_arguments(self)
         fresh = not hasattr(self, "network_")
         if fresh:
             self.scaler_ = StandardScaler().fit(X)
@@ -130,10 +134,33 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         self.network_ = deepcopy(training.network).double()
         return self
 
-    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+    def _validated(
+        self, X: ArrayLike, y: ArrayLike | str | None = "no_validation", *, reset: bool, **more: Any
+    ) -> Any:
+        """Features, and y if it is given, as scikit-learn checks them; then each must be finite.
+
+        What comes out of here has no names, and must not come in again.
+        """
+        if not reset:
+            check_is_fitted(self, "network_")
+        if np.asarray(X).dtype.kind in "mM":
+            raise ValueError("X must hold numbers, got dates or times")
+        more |= {"dtype": np.float64, "reset": reset, "ensure_all_finite": False}
+        found = validate_data(self, X, y, **more)
+        features: NDArray[np.float64] = found[0] if isinstance(found, tuple) else found
+        wrong = ~(np.abs(features) <= _LARGEST)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            name = getattr(self, "feature_names_in_", range(features.shape[1]))[column]
+            got = "NaN" if np.isnan(features[row, column]) else features[row, column]
+            raise ValueError(
+                f"Input X contains {got} in row {row}, column {name!r}: features must be finite "
+                f"(below {_LARGEST:g})"
+            )
+        return found
+
+    def _scores(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n, outputs), in float64: the score of a sample then does not depend on its company."""
-        check_is_fitted(self, "network_")
-        features = validate_data(self, X, dtype=np.float64, reset=False)
         with torch.no_grad():
             scores = self.network_(torch.from_numpy(self.scaler_.transform(features)))
         array: NDArray[np.float64] = scores.numpy()
@@ -145,7 +172,7 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def _begin(self, target: Target, random: RandomState) -> Fit:
         seed = int(random.randint(np.iinfo(np.int32).max))
         network = build_network(
-            self.n_features_in_, self.hidden, target.outputs, bias=target.shifts, seed=seed
+            self.n_features_in_, widths(self.hidden), target.outputs, bias=target.shifts, seed=seed
         )
         return Fit(network, self._plan(target), seed=seed)
 
@@ -153,30 +180,3 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         blocks = 64 if self.blocks_per_step is None else self.blocks_per_step
         samples = target.samples if self.samples_per_block is None else self.samples_per_block
         return Plan(self.learning_rate, self.weight_decay, blocks, samples)
-
-    def _check_arguments(self) -> None:
-        counts: dict[str, Any] = {
-            f"hidden[{place}]": width for place, width in enumerate(self.hidden)
-        }
-        counts |= {
-            name: getattr(self, name)
-            for name in (
-                "max_steps",
-                "blocks_per_step",
-                "samples_per_block",
-                "patience",
-                "partial_steps",
-            )
-            if getattr(self, name) is not None or not name.endswith(("_step", "_block"))
-        }
-        for name, value in counts.items():
-            if not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay!r}")
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction must lie in (0, 1), got {self.validation_fraction!r}"
-            )

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from fcco.estimators.base import CompositionalEstimator
 from fcco.estimators.calibration import platt
@@ -17,6 +16,9 @@ from fcco.estimators.target import Target
 __all__ = ["ScoreClassifier"]
 
 Labels = NDArray[np.intp]
+
+_LARGEST = 2**53
+"""Of a class that is a number: beyond, floats can no longer tell it from the next."""
 
 
 class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[misc]
@@ -44,6 +46,8 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
             y: (n,) labels.
         """
         features, named = self._validated(X, y, reset=True)
+        _check_labels("y", named)
+        check_classification_targets(named)
         self.classes_, labels = np.unique(named, return_inverse=True)
         self._check_classes()
         self._fit(features, self._target(labels))
@@ -62,17 +66,17 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
         """
         first = not hasattr(self, "network_")
         features, named = self._validated(X, y, reset=first)
+        _check_labels("y", named)
+        check_classification_targets(named)
         if first:
             if classes is None:
                 raise ValueError("classes must be given in the first call of partial_fit")
-            self.classes_ = np.unique(np.asarray(classes))
+            _check_labels("classes", np.asarray(classes))
+            self.classes_ = np.unique(classes)
         elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
             raise ValueError(f"classes are not those of the first call, {self.classes_}")
         self._check_classes()
-        unknown = np.setdiff1d(named, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y holds {unknown}, which are not among the classes")
-        labels = np.searchsorted(self.classes_, named)
+        labels = self._labels(named)
         if len(np.unique(labels)) < 2:
             raise ValueError("y holds samples of one class only: there is nothing to compare")
         self._partial_fit(features, self._target(labels))
@@ -80,7 +84,7 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-odds of each class, (n, classes); of the second, (n,), if there are two."""
-        odds: NDArray[np.float64] = self._scores(X) * self.slopes_ + self.offsets_
+        odds = self._odds(self._validated(X, reset=False))
         return odds[:, 0] if len(self.classes_) == 2 else odds
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -99,10 +103,17 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
         shares /= shares.sum(1, keepdims=True)
         return shares
 
-    def _validated(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Any, Any]:
-        features, named = validate_data(self, X, y, dtype=np.float64, reset=reset)
-        check_classification_targets(named)
-        return features, named
+    def _odds(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of every column of the network."""
+        odds: NDArray[np.float64] = self._scores(features) * self.slopes_ + self.offsets_
+        return odds
+
+    def _labels(self, named: NDArray[Any]) -> Labels:
+        """Positions in ``classes_``."""
+        unknown = np.setdiff1d(named, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y holds {unknown}, which are not among the classes")
+        return np.searchsorted(self.classes_, named)
 
     def _check_classes(self) -> None:
         if len(self.classes_) < 2:
@@ -122,3 +133,17 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
             slopes[column], offsets[column] = platt(scores[:, column], labels == column + shift)
         self.slopes_, self.offsets_ = slopes, offsets
         return self
+
+
+def _check_labels(name: str, labels: NDArray[Any]) -> None:
+    """Classes are words, truth values or whole numbers; what marks a missing one is neither."""
+    kind = labels.dtype.kind
+    if kind in "cmMV":
+        raise ValueError(f"{name} must hold whole numbers, booleans or strings, got {labels.dtype}")
+    if kind in "iuf":
+        wrong = ~(np.abs(labels.astype(np.float64)) < _LARGEST)
+        if wrong.any():
+            raise ValueError(
+                f"{name} holds {labels[wrong].flat[0]}, which is no class: numbers must be below "
+                "2**53 in size"
+            )

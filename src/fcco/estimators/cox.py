@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import check_consistent_length
 
 from fcco.estimators.base import CompositionalEstimator
 from fcco.estimators.outcomes import Outcomes, outcomes
@@ -19,7 +19,7 @@ class CoxRegressor(CompositionalEstimator):
     """Maximises Cox's partial likelihood of a linear or deep log risk.
 
     Args:
-        hidden: widths of hidden layers; () is a linear model.
+        hidden: widths of hidden layers, or the one width; () is a linear model.
         ties: "efron" or "breslow".
         max_steps: steps of ``fit``, over which the learning rate falls to zero.
         learning_rate: of the first step.
@@ -51,7 +51,7 @@ class CoxRegressor(CompositionalEstimator):
 
     def __init__(
         self,
-        hidden: Sequence[int] = (),
+        hidden: Sequence[int] | int = (),
         *,
         ties: str = "efron",
         max_steps: int = 1000,
@@ -88,7 +88,7 @@ class CoxRegressor(CompositionalEstimator):
             y: (n,) structured, a boolean field (event seen) and a numeric one (time of event or
                 censoring), as scikit-survival has it; or (n, 2), columns time and event.
         """
-        return self._fit(*self._validated(X, y, reset=True))
+        return self._fit(*self._outcomes(X, y, reset=True))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Take ``partial_steps`` more steps, on these subjects, who are each other's risk sets.
@@ -100,11 +100,11 @@ class CoxRegressor(CompositionalEstimator):
             X: (n, d) features.
             y: as for ``fit``.
         """
-        return self._partial_fit(*self._validated(X, y, reset=not hasattr(self, "network_")))
+        return self._partial_fit(*self._outcomes(X, y, reset=not hasattr(self, "network_")))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The log risk of each subject, (n,): higher means an earlier event."""
-        return self._scores(X)[:, 0]
+        return self._scores(self._validated(X, reset=False))[:, 0]
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Harrell's concordance index.
@@ -113,7 +113,7 @@ class CoxRegressor(CompositionalEstimator):
             X: (n, d) features.
             y: as for ``fit``.
         """
-        scores = self._scores(X)
+        scores = self._scores(self._validated(X, reset=False))
         times, events = outcomes(y)
         check_consistent_length(scores, times)
         return Outcomes(times, events, self.ties).metric(torch.from_numpy(scores))
@@ -123,10 +123,10 @@ class CoxRegressor(CompositionalEstimator):
         tags.target_tags.required = True
         return tags
 
-    def _validated(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Any, Outcomes]:
+    def _outcomes(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Any, Outcomes]:
         if self.ties not in ("efron", "breslow"):
             raise ValueError(f'ties must be "efron" or "breslow", got {self.ties!r}')
-        X = validate_data(self, X, dtype=np.float64, reset=reset)
+        X = self._validated(X, reset=reset)
         times, events = outcomes(y)
         check_consistent_length(X, times)
         if not events.any():

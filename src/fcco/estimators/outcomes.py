@@ -43,12 +43,17 @@ def outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
                 "y must be structured (event, time), or have shape (n, 2), columns time and "
                 f"event, got shape {y.shape}"
             )
+        if y.dtype.kind in "cmM":
+            raise ValueError(f"y must hold real numbers, got {y.dtype}")
         times, flags = y.astype(np.float64).T
         if not np.isin(flags, (0, 1)).all():
             raise ValueError("y: the second column, event, must hold 0 and 1 alone")
         events = flags == 1
-    if not np.isfinite(times).all():
-        raise ValueError("y: times hold NaN or infinity")
+    wrong = ~(np.isfinite(times) & (times >= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        got = "NaN" if np.isnan(times[row]) else times[row]
+        raise ValueError(f"y: times must be finite and not negative, got {got} in row {row}")
     return np.ascontiguousarray(times), np.ascontiguousarray(events)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import validate_data
 
+from fcco.estimators.arguments import check_arguments
 from fcco.estimators.base import CompositionalEstimator
 from fcco.estimators.lists import Lists
 
@@ -19,7 +19,7 @@ class Ranker(CompositionalEstimator):
     """Ranks the items of lists, by a smooth NDCG or by ListNet's cross-entropy.
 
     Args:
-        hidden: widths of hidden layers; () is a linear model.
+        hidden: widths of hidden layers, or the one width; () is a linear model.
         objective: "ndcg" or "listnet"; the first did better on the one data set tried.
         top_k: ranks that count in ``score``, early stopping and the objective "ndcg"; None: all.
         max_steps: steps of ``fit``, over which the learning rate falls to zero.
@@ -50,7 +50,7 @@ class Ranker(CompositionalEstimator):
 
     def __init__(
         self,
-        hidden: Sequence[int] = (),
+        hidden: Sequence[int] | int = (),
         *,
         objective: str = "ndcg",
         top_k: int | None = None,
@@ -89,7 +89,7 @@ class Ranker(CompositionalEstimator):
             y: (n,) grades, 0 for irrelevant.
             group: the lengths of the lists, as LightGBM has it.
         """
-        return self._fit(*self._validated(X, y, group, reset=True))
+        return self._fit(*self._lists(X, y, group, reset=True))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, *, group: ArrayLike | None = None) -> Self:
         """Take ``partial_steps`` more steps, on these lists.
@@ -98,15 +98,15 @@ class Ranker(CompositionalEstimator):
         call sets the scales of the features. There is no early stopping. Arguments as for ``fit``.
         """
         reset = not hasattr(self, "network_")
-        return self._partial_fit(*self._validated(X, y, group, reset=reset))
+        return self._partial_fit(*self._lists(X, y, group, reset=reset))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The score of each item, (n,), to be compared within a list."""
-        return self._scores(X)[:, 0]
+        return self._scores(self._validated(X, reset=False))[:, 0]
 
     def score(self, X: ArrayLike, y: ArrayLike, *, group: ArrayLike | None = None) -> float:
         """NDCG of the first ``top_k`` ranks, the mean over the lists. Arguments as for ``fit``."""
-        features, target = self._validated(X, y, group, reset=False)
+        features, target = self._lists(X, y, group, reset=False)
         return target.metric(torch.from_numpy(self._scores(features)))
 
     def __sklearn_tags__(self) -> Any:
@@ -114,21 +114,21 @@ class Ranker(CompositionalEstimator):
         tags.target_tags.required = True
         return tags
 
-    def _validated(
+    def _lists(
         self, X: ArrayLike, y: ArrayLike, group: ArrayLike | None, *, reset: bool
     ) -> tuple[Any, Lists]:
         if self.objective not in ("listnet", "ndcg"):
             raise ValueError(f'objective must be "listnet" or "ndcg", got {self.objective!r}')
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k must be at least 1, got {self.top_k!r}")
-        features, grades = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
+        check_arguments(self)
+        features, grades = self._validated(X, y, y_numeric=True, reset=reset)
         if group is None:
             raise ValueError("group must be given: the lengths of the lists")
         lengths = np.asarray(group)
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
             raise ValueError("group must be whole numbers of at least 1, one for each list")
-        if lengths.sum() != len(grades):
-            raise ValueError(f"group adds up to {lengths.sum()}, but X has {len(grades)} items")
+        total = sum(lengths.tolist())  # which cannot overflow
+        if total != len(grades):
+            raise ValueError(f"group adds up to {total}, but X has {len(grades)} items")
         grades = np.asarray(grades, dtype=np.float64)
         if (grades < 0).any() or not (grades > 0).any():
             raise ValueError("y must hold grades of at least 0, and one above it")

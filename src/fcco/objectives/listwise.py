@@ -114,6 +114,8 @@ class NDCG(Objective):
         self.softness = softness
         self.surrogate = SquaredHinge() if surrogate is None else surrogate
         gains = grades.double().exp2() - 1
+        if not gains.sum().isfinite():
+            raise ValueError(f"grades: 2^y overflows at y = {grades.max().item()}")
         ideal = _ideal_dcg(gains, owner, lengths, top_k)
         self._sizes = Column(sizes[relevant])
         scale = self.num_blocks / int((ideal > 0).sum())

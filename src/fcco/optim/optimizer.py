@@ -25,6 +25,7 @@ from fcco.kernel.writes import Writes, commit
 from fcco.methods import Coefficients, Gamma, Method, Point, SlopeAt
 from fcco.optim.arguments import check_problem
 from fcco.optim.block_optimizer import BlockOptimizer, Params
+from fcco.optim.caller import users_line
 from fcco.optim.counters import Position
 from fcco.optim.memory import ANCHOR_STEP, follow, known
 from fcco.problem import Closures, Objective
@@ -309,7 +310,7 @@ class CompositionalOptimizer(BlockOptimizer):
                 warnings.warn(
                     f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
                     "called that averages their gradients",
-                    stacklevel=4,
+                    stacklevel=users_line(),
                 )
             if self.ranks.size == 1:
                 samples = checks.settle(checks.samples)
@@ -452,6 +453,6 @@ class CompositionalOptimizer(BlockOptimizer):
             self._warned = True
             warnings.warn(
                 f'gamma="theory" is analysed for beta <= 1/2 only, and beta={c.beta}',
-                stacklevel=3,
+                stacklevel=users_line(),
             )
         return c

@@ -14,6 +14,7 @@ import torch
 from fcco.experiments.training.crew import Crew
 from fcco.experiments.training.files import checksum, sync, write_summed
 from fcco.experiments.training.shards import INDEX, check_shards, read_shards, write_shards
+from fcco.optim.caller import users_line
 
 __all__ = ["Checkpoints"]
 
@@ -115,7 +116,7 @@ class Checkpoints:
                 instead = "going back to the one before" if place < len(found) else "starting anew"
                 warnings.warn(
                     f"checkpoint {path} is spoiled ({error}); {instead}",
-                    stacklevel=3,
+                    stacklevel=users_line(),
                 )
         return None, None
 

@@ -120,6 +120,10 @@ class Config:
         for name in ("steps", "work", "train_size", "snapshot_every", "weight_decay"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not abs(self.seed) < 2**62:
+            raise ValueError(f"seed must be below 2**62 in size, got {self.seed}")
+        if self.threads > 1024:
+            raise ValueError(f"threads must be at most 1024, got {self.threads}")
         self._check_slopes()
 
     def _check_slopes(self) -> None:

@@ -11,7 +11,30 @@ import torch.distributed as dist
 
 from fcco.distributed import Ranks
 
-__all__ = ["Crew", "step_aside"]
+__all__ = ["Crew", "check_device", "step_aside"]
+
+
+def check_device(name: str) -> None:
+    """Raise a ``ValueError`` unless torch finds the device; none is started by asking.
+
+    Examples:
+        >>> check_device("mars")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: device 'mars' is not there; torch finds cpu...
+    """
+    try:
+        device = torch.device(name)
+        there = (device.index or 0) < _count(device.type)
+    except RuntimeError:  # torch knows no such kind
+        there = False
+    if not there:
+        found = [kind for kind in ("cpu", "cuda", "mps", "xpu") if _count(kind)]
+        raise ValueError(f"device {name!r} is not there; torch finds {', '.join(found)}")
+
+
+def _count(kind: str) -> int:
+    module = torch.get_device_module(kind)
+    return int(module.device_count()) if module.is_available() else 0
 
 
 class Crew:
@@ -27,6 +50,7 @@ class Crew:
     """
 
     def __init__(self, device: str = "cpu") -> None:
+        check_device(device)
         self.ranks = Ranks()
         self.device = torch.device(device)
 

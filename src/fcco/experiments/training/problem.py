@@ -51,6 +51,7 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     if config.train_size and config.train_size < len(train):
         train = _part(train, proportional(train.classes, config.train_size, seed=0))
     count = max(train.num_classes, test.num_classes)
+    _check_classes(config, count, training=train, test=test)
     labels, test_labels = (_labels(part.classes, count) for part in (train, test))
     inputs, test_inputs = _standardized(train.inputs, test.inputs)
     device = torch.device(config.device)
@@ -84,6 +85,19 @@ def proportional(classes: Tensor, count: int, *, seed: int) -> Tensor:
     rank = torch.arange(len(classes)) - starts.repeat_interleave(sizes)
     share = (rank + 0.5) / sizes.repeat_interleave(sizes)
     return by_class[share.sort(stable=True).indices[:count]].sort().values
+
+
+def _check_classes(config: Config, count: int, **parts: Classified) -> None:
+    """There are two classes at least, and samples of each in both parts."""
+    if count < 2:
+        raise ValueError(f"{config.data} has {count} classes: there is nothing to compare")
+    for name, part in parts.items():
+        sizes = torch.bincount(part.classes, minlength=count)
+        if not sizes.all():
+            lacking = (sizes == 0).nonzero().flatten().tolist()
+            cut = config.holdout or config.train_size
+            why = ": holdout and train_size leave too few" if cut else ""
+            raise ValueError(f"{config.data}: classes {lacking} have no {name} sample{why}")
 
 
 def _part(data: Classified, rows: Tensor) -> Classified:

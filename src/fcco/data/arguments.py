@@ -1,0 +1,116 @@
+"""What data sets are made of, looked at where it comes in: every refusal names the argument."""
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["absent", "as_inputs", "structure", "tensor", "whole"]
+
+_KINDS = {
+    "binary": "0 or 1",
+    "whole": "whole numbers that are not negative",
+    "real": "finite numbers",
+}
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+
+
+def tensor(name: str, given: Any) -> Tensor:
+    """A tensor, an array, a column or table of pandas or a list as a tensor, where it is.
+
+    Examples:
+        >>> tensor("labels", ["cat", "dog"])
+        Traceback (most recent call last):
+        ValueError: labels must be a tensor or an array of numbers: too many dimensions 'str'
+    """
+    try:
+        if hasattr(given, "__array__") and not isinstance(given, Tensor):
+            given = given.__array__()
+            mine = given.flags.writeable or hasattr(given, "filename")  # a map of a file stays one
+            if not (mine and given.dtype.isnative and min(given.strides, default=0) >= 0):
+                given = given.astype(given.dtype.newbyteorder("="), order="C")  # as torch wants it
+        return torch.as_tensor(given)
+    except (AttributeError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a tensor or an array of numbers: {error}") from error
+
+
+def as_inputs(inputs: Any) -> Any:
+    """Arrays as tensors; what reads samples one by one stays as it is.
+
+    Examples:
+        >>> import numpy
+        >>> as_inputs(numpy.zeros((2, 3))).shape
+        torch.Size([2, 3])
+        >>> as_inputs(3)
+        Traceback (most recent call last):
+        ValueError: inputs must be a dense tensor, an array or a sequence of samples, got 3
+    """
+    if hasattr(inputs, "__array__"):
+        inputs = tensor("inputs", inputs)
+    dense = not isinstance(inputs, Tensor) or (inputs.ndim > 0 and inputs.layout == torch.strided)
+    if not dense or not hasattr(inputs, "__len__") or not hasattr(inputs, "__getitem__"):
+        raise ValueError(
+            f"inputs must be a dense tensor, an array or a sequence of samples, got {inputs!r}"
+        )
+    return inputs
+
+
+def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
+    """A label of each sample as a CPU tensor of shape (count,), after a look at what it holds.
+
+    Args:
+        name: how errors call it.
+        given: a tensor or an array.
+        count: of samples; None: any.
+        kind: "binary" (0 or 1, given back as booleans), "whole" (not negative) or "real" (finite).
+
+    Examples:
+        >>> structure("labels", torch.tensor([0, -1]), 2, kind="binary")
+        Traceback (most recent call last):
+        ValueError: labels must be 0 or 1, got -1 at 1
+    """
+    values = tensor(name, given).cpu()
+    if values.ndim != 1 or (count is not None and len(values) != count):
+        size = "N" if count is None else count
+        raise ValueError(f"{name} must have shape ({size},), got {tuple(values.shape)}")
+    if values.is_complex() or (kind == "whole" and values.is_floating_point()):
+        raise ValueError(f"{name} must be {_KINDS[kind]}, got {values.dtype}")
+    if values.dtype in _UNSIGNED:  # with which torch can do little; as ids, those too large are < 0
+        values = values.double() if kind == "real" else values.long()
+    wrong = {
+        "binary": (values != 0) & (values != 1),
+        "whole": values < 0,
+        "real": ~values.isfinite(),
+    }[kind]
+    if wrong.any():
+        place = int(wrong.nonzero()[0])
+        raise ValueError(f"{name} must be {_KINDS[kind]}, got {values[place].item()} at {place}")
+    if kind == "real":
+        return values
+    return values.bool() if kind == "binary" else values.long()
+
+
+def absent(names: Tensor, count: int) -> list[int]:
+    """The first ids below ``count`` that are not among the sorted ``names``: ten, or fewer.
+
+    Examples:
+        >>> absent(torch.tensor([0, 2, 10**12]), 10**12 + 1)[:3]
+        [1, 3, 4]
+    """
+    near = torch.arange(min(count, len(names) + 10))
+    return near[~torch.isin(near, names)][:10].tolist()
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number as an int, one of numpy's too.
+
+    Examples:
+        >>> whole("seed", torch.tensor(3)), whole("num_steps", 2.5)
+        Traceback (most recent call last):
+        ValueError: num_steps must be a whole number, got 2.5
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from None

@@ -1,0 +1,50 @@
+"""What an estimator was built with, looked at when it is fitted, as scikit-learn wants it."""
+
+from collections.abc import Iterable
+from math import inf
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_arguments", "widths"]
+
+
+def widths(hidden: Any) -> list[Any]:
+    """Those of the hidden layers; one number is one layer.
+
+    Examples:
+        >>> widths(64), widths((8, 4))
+        ([64], [8, 4])
+    """
+    if isinstance(hidden, Integral):
+        return [hidden]
+    if not isinstance(hidden, Iterable) or isinstance(hidden, str):
+        raise ValueError(f"hidden must be a width or a sequence of them, got {hidden!r}")
+    return list(hidden)
+
+
+def check_arguments(estimator: Any) -> None:
+    """Raise a ``ValueError`` that names the first argument that cannot be used."""
+    counts = {f"hidden[{place}]": width for place, width in enumerate(widths(estimator.hidden))}
+    for name in ("max_steps", "patience", "partial_steps"):
+        counts[name] = getattr(estimator, name)
+    for name in ("blocks_per_step", "samples_per_block", "top_k"):
+        if getattr(estimator, name, None) is not None:
+            counts[name] = getattr(estimator, name)
+    for name, value in counts.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    others = {
+        "learning_rate": (0 < _number(estimator.learning_rate) < inf, "positive and finite"),
+        "weight_decay": (0 <= _number(estimator.weight_decay) < inf, "finite and not negative"),
+        "validation_fraction": (0 < _number(estimator.validation_fraction) < 1, "in (0, 1)"),
+        "early_stopping": (isinstance(estimator.early_stopping, bool | np.bool_), "True or False"),
+    }
+    for name, (fits, wanted) in others.items():
+        if not fits:
+            raise ValueError(f"{name} must be {wanted}, got {getattr(estimator, name)!r}")
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, Real) else -inf
