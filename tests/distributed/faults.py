@@ -1,4 +1,4 @@
-"""Run by both of two ranks: every operation fails on both, and none leaves anything behind."""
+"""Run by both of two ranks: every operation fails on both, and leaves nothing behind."""
 
 import sys
 
@@ -13,12 +13,12 @@ def fail_each(case, parallel, every):
     """In a snapshot, where there is one, and in a step; returns how many operations there were."""
     run, twin = (Run(case, parallel).run(1, 4) for _ in range(2))
     total = 0
-    for act in (Run.snapshot, lambda run: run.run(5, 5)):
+    for act in (Run.snapshot, lambda run: run.opt.step(lambda: run.inner(run.draw(5)))):
         if act is Run.snapshot and not run.opt.method.anchored:
             continue
         before, k = capture(run.module, run.opt), 1
         while True:
-            mode = FailAt(k)
+            mode = FailAt(k, aligned=True)
             try:
                 with mode:
                     act(run)

@@ -59,3 +59,15 @@ def test_saved_on_two_ranks_goes_on_with_any_number(world, parallel, tmp_path):
 
 def test_what_ranks_exchange_and_refuse(tmp_path):
     finish(start(HERE / "words.py", 2, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("every", "cases"),
+    [
+        (17, ["v2", "v3 adam"]),
+        pytest.param(1, list(CASES), marks=pytest.mark.slow),
+    ],
+)
+def test_any_operation_may_fail_on_two_ranks(every, cases, tmp_path):
+    for said in finish(start(HERE / "faults.py", 2, tmp_path, every, *cases), timeout=1800):
+        assert said.count("operations") == 2 * len(cases)

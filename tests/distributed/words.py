@@ -320,6 +320,28 @@ def states_travel_whoever_is_frozen(rank):
                 assert_same(p.detach(), q.detach())
 
 
+def an_unused_parameter_is_named_before_anything_is_committed(rank):
+    """DDP waits for its gradient, and averages nothing of its bucket until then."""
+    problem, module = Toy(4, 1), make_model("network", 1)
+    module.register_parameter("idle", torch.nn.Parameter(torch.ones(2, dtype=torch.float64)))
+    draw = problem.everything(torch.tensor([2 * rank]))
+    model = DistributedDataParallel(module)
+    opt = SOX(model.parameters(), problem, lr=0.1, alpha=0.5, beta=0.5)
+    before = capture(module, opt)
+    error = raised(lambda: opt.step(lambda: problem.inner(model, draw)))
+    assert isinstance(error, ValueError), error
+    assert "['idle'] took no part" in str(error), error
+    assert_unchanged(before, module, opt)
+    model = DistributedDataParallel(module, find_unused_parameters=True)
+    for p in module.parameters():
+        dist.broadcast(p.detach(), 0)
+    opt.step(lambda: problem.inner(model, draw))
+    for p in module.parameters():
+        ours, theirs = p.detach().clone(), p.detach().clone()
+        dist.broadcast(theirs, 0)
+        assert torch.equal(ours, theirs)
+
+
 def main(directory):
     rank, _ = join(directory)
     for check in (
@@ -329,6 +351,7 @@ def main(directory):
         unequal_counts_are_refused,
         ranks_may_have_unequal_numbers_of_micro_batches,
         an_error_leaves_no_gradient_behind,
+        an_unused_parameter_is_named_before_anything_is_committed,
         a_large_number_is_no_fault,
         a_fault_in_an_exact_pass_is_everyones,
         a_state_of_one_process_is_cut,

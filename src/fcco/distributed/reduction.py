@@ -54,15 +54,19 @@ class Reduction:
     def forget(self) -> None:
         """Drop what was held back: after an error, gradients of a step that did not take place.
 
-        DDP waits for the rest of a backward pass that broke off. FSDP2 keeps gradients with its
-        gathered parameters, where ``.grad`` does not show them. Neither has a public way to let go.
+        DDP waits for the rest of a backward pass that broke off; so does FSDP2, which also keeps
+        gradients with its gathered parameters, where ``.grad`` does not show them. There is no
+        public way to let go of them, and older releases have none to begin anew.
         """
         for module in self.modules:
             if not hasattr(module, "reshard"):
                 if not _finished(module):
                     module.reducer._reset_state()
                 continue
-            for group in getattr(module._get_fsdp_state(), "_fsdp_param_groups", ()):
+            state = module._get_fsdp_state()
+            if state._is_root and hasattr(module, "reset_iter_state"):
+                module.reset_iter_state()
+            for group in getattr(state, "_fsdp_param_groups", ()):
                 for param in group.fsdp_params:
                     param.unsharded_accumulated_grad = None
                     if hasattr(param, "_unsharded_param"):

@@ -30,7 +30,8 @@ class FailAt(TorchDispatchMode):
     Args:
         k: from 1.
         kind: of exception.
-        but: the name of a function whose operations are not counted.
+        aligned: leave out those by which a table finds a rank's rows, which the first rank need not
+            do: the k-th is then the same on all ranks.
 
     Examples:
         >>> import torch
@@ -40,11 +41,11 @@ class FailAt(TorchDispatchMode):
         fcco.testing.faults.Fault: operation 2, aten.add.Tensor
     """
 
-    def __init__(self, k: int, kind: type[BaseException] = Fault, *, but: str = "") -> None:
+    def __init__(self, k: int, kind: type[BaseException] = Fault, *, aligned: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.k = k
         self.kind = kind
-        self.but = but
+        self.aligned = aligned
         self.count = 0
         self.committed: set[str] = set()
 
@@ -52,11 +53,16 @@ class FailAt(TorchDispatchMode):
         """Count, and fail if it is time."""
         if _committing(sys._getframe()):
             self.committed.add(str(func.overloadpacket))
-        elif func.namespace != "profiler" and sys._getframe(1).f_code.co_name != self.but:
+        elif func.namespace != "profiler" and not (self.aligned and _placing()):
             self.count += 1
             if self.count == self.k:
                 raise self.kind(f"operation {self.k}, {func}")
         return func(*args, **(kwargs or {}))
+
+
+def _placing() -> bool:
+    caller = sys._getframe(4)  # below the mode are two wrappers of torch
+    return caller.f_code.co_name == "_places"
 
 
 def _committing(frame: FrameType | None) -> bool:
