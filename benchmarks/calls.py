@@ -16,7 +16,7 @@ from torch import nn
 
 import fcco
 
-ROOT = os.path.dirname(fcco.__file__)
+ROOT = os.path.dirname(fcco.__file__) + os.sep
 
 
 class Square(fcco.Objective):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fcco.experiments.networks import build_network
+from fcco_lab.networks import build_network
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import torch
 
 import fcco
 from fcco.data import block_loader, exact_value, load_digits
-from fcco.experiments.studies.workloads import WORKLOADS, make_mlp
 from fcco.methods import mars
 from fcco.objectives import MultiTaskAUC
 from fcco.updates import Adam, Plain
+from fcco_lab.studies.workloads import WORKLOADS, make_mlp
 
 
 def final_value(opt, model, data, objective, *, blocks, samples, steps, seed, decay=False):

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import fcco
-from fcco.experiments.training.checkpoints import Checkpoints
+from fcco_lab.training.checkpoints import Checkpoints
 
 FEATURES, NEGATIVES, BLOCKS, SAMPLES = 8, 100_000, 64, 64
 WARM_UP = 300  # steps before we look: caches fill, and torch imports what it needs

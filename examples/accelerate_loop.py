@@ -1,6 +1,6 @@
 """Accelerate: prepare the model alone; the loader and the optimizer know their rank themselves.
 
-pip install fcco[experiments] accelerate
+pip install fcco[lab] accelerate
 python examples/accelerate_loop.py
 accelerate launch --cpu --num_processes 2 examples/accelerate_loop.py
 """

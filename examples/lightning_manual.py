@@ -1,6 +1,6 @@
 """Lightning with manual optimization: the optimizer calls the closure at every point it needs.
 
-pip install fcco[experiments] pytorch-lightning
+pip install fcco[lab] pytorch-lightning
 python examples/lightning_manual.py
 """
 

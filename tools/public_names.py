@@ -26,6 +26,7 @@ PACKAGES = (
     "fcco.schedules",
     "fcco.testing",
     "fcco.updates",
+    "fcco_lab.datasets",
 )
 EXEMPT = {"__version__"}
 

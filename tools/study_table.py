@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from fcco.experiments.studies.catalogue import STUDIES
-from fcco.experiments.studies.summaries import summary
+from fcco_lab.studies.catalogue import STUDIES
+from fcco_lab.studies.summaries import summary
 
 
 def main(name: str, path: Path) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from fcco import cli
+from fcco_lab import cli
 
 SMALL = ("--network", "linear", "--steps", "20", "--evaluations", "2", "--no-tensorboard")
 """A run of a moment."""
@@ -44,7 +44,7 @@ def call(capsys, *words):
 def start(directory, *words, **environment):
     """``fcco words`` as a process in ``directory``, with nothing read ahead of the clock."""
     return subprocess.Popen(
-        [sys.executable, "-m", "fcco", *map(str, words)],
+        [sys.executable, "-m", "fcco_lab", *map(str, words)],
         cwd=directory,
         env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "300"} | environment,
         stdout=subprocess.PIPE,

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import fcco
-from fcco.experiments.training.checkpoints import Checkpoints
+from fcco_lab.training.checkpoints import Checkpoints
 
 
 def status(field, process="self"):

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
-from fcco.experiments.training import Config, Training, engine
-from fcco.experiments.training.checkpoints import Checkpoints
-from fcco.experiments.training.problem import load_problem
+from fcco_lab.training import Config, Training, engine
+from fcco_lab.training.checkpoints import Checkpoints
+from fcco_lab.training.problem import load_problem
 
 PLACES = ("fsync", "replace", "unlink", "half a checkpoint", "look", "network")
 """Where a child may be told to kill itself: at one of its calls of these."""

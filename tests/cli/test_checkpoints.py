@@ -16,9 +16,9 @@ import pytest
 import torch
 from cli.command import SMALL, assert_same_run, call, saved_steps
 
-from fcco.experiments.training import Config, Training
-from fcco.experiments.training.checkpoints import Checkpoints
-from fcco.experiments.training.problem import load_problem
+from fcco_lab.training import Config, Training
+from fcco_lab.training.checkpoints import Checkpoints
+from fcco_lab.training.problem import load_problem
 
 CONFIG = Config(network="linear", steps=12, evaluations=3, samples_per_block=4)
 PROBLEM = load_problem(CONFIG)
@@ -218,7 +218,7 @@ LIMITED = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
-from fcco.cli import main
+from fcco_lab.cli import main
 main()
 """
 

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 import fcco
-from fcco import cli
-from fcco.cli.app import app
-from fcco.experiments.demo import CONTENDERS, demo
-from fcco.experiments.runs import read_runs
+from fcco_lab import cli
+from fcco_lab.cli.app import app
+from fcco_lab.demo import CONTENDERS, demo
+from fcco_lab.runs import read_runs
 
 
 def run(*arguments):
@@ -40,7 +40,7 @@ def test_demo_interrupted_shows_what_was_finished(tmp_path, monkeypatch):
         yield next(demo(**arguments))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fcco.cli.demo.run_demo", interrupted)
+    monkeypatch.setattr("fcco_lab.cli.demo.run_demo", interrupted)
     result = run("demo", "--work", "20000", "--output", str(tmp_path))
     assert result.exit_code == 0
     assert "interrupted" in result.output
@@ -60,13 +60,16 @@ def test_version_and_help():
     assert run("--version").output.strip() == f"fcco {fcco.__version__}"
     assert "demo" in run("--help").output
     done = subprocess.run(
-        [sys.executable, "-m", "fcco", "demo", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "fcco_lab", "demo", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "--work" in done.stdout
 
 
 def test_without_the_extras_it_names_the_one_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "fcco.cli.app")
-    with pytest.raises(SystemExit, match=r"needs typer.*pip install 'fcco\[experiments\]'"):
+    monkeypatch.delitem(sys.modules, "fcco_lab.cli.app")
+    with pytest.raises(SystemExit, match=r"needs typer.*pip install 'fcco\[lab\]'"):
         cli.main()

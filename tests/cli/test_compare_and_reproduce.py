@@ -11,14 +11,14 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from fcco.cli.app import app
-from fcco.experiments.reproduction.artefacts import draw
-from fcco.experiments.reproduction.plan import ARTEFACTS, CONTENDERS, Contender, Item
-from fcco.experiments.reproduction.scales import SCALES
-from fcco.experiments.reproduction.tuning import chosen, final_runs, grid, tuning_runs
-from fcco.experiments.results import Results
-from fcco.experiments.runs import read_runs
 from fcco.methods import REGISTRY
+from fcco_lab.cli.app import app
+from fcco_lab.reproduction.artefacts import draw
+from fcco_lab.reproduction.plan import ARTEFACTS, CONTENDERS, Contender, Item
+from fcco_lab.reproduction.scales import SCALES
+from fcco_lab.reproduction.tuning import chosen, final_runs, grid, tuning_runs
+from fcco_lab.results import Results
+from fcco_lab.runs import read_runs
 
 PAPER, LAPTOP = SCALES["paper"], SCALES["laptop"]
 
@@ -182,7 +182,7 @@ def test_compare_names_the_method_it_does_not_know(tmp_path):
 @pytest.mark.slow
 def test_sigterm_ends_the_workers_and_the_same_command_goes_on(tmp_path):
     """One worker: the second run is under way when the first has been kept."""
-    command = [sys.executable, "-m", "fcco", "compare", "--methods", "cross-entropy,msvrm-v2"]
+    command = [sys.executable, "-m", "fcco_lab", "compare", "--methods", "cross-entropy,msvrm-v2"]
     command += ["--network", "linear", "--steps", "400", "--seeds", "2", "--output", tmp_path]
     command += ["--set", "evaluations=2", "--workers", "1"]
     started = subprocess.Popen(

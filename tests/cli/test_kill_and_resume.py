@@ -13,10 +13,10 @@ import pytest
 from cli.command import assert_same_run, finish, looks, saved_steps, start, wait_for_step
 from cli.storm import PLACES
 
-from fcco.experiments.entries import BASELINES
-from fcco.experiments.training import Config, Training
-from fcco.experiments.training.config import CHOICES
-from fcco.experiments.training.problem import load_problem
+from fcco_lab.entries import BASELINES
+from fcco_lab.training import Config, Training
+from fcco_lab.training.config import CHOICES
+from fcco_lab.training.problem import load_problem
 
 STEPS = 90
 SETTINGS = {"steps": STEPS, "evaluations": 15, "samples_per_block": 4, "train_size": 400}

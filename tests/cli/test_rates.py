@@ -6,11 +6,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fcco.cli.app import app
-from fcco.cli.rates import cells
-from fcco.experiments.rates.questions import QUESTIONS, Cell, Fit, fit, measure
-from fcco.experiments.rates.verdicts import judge, verdicts
-from fcco.experiments.results import Results
+from fcco_lab.cli.app import app
+from fcco_lab.cli.rates import cells
+from fcco_lab.rates.questions import QUESTIONS, Cell, Fit, fit, measure
+from fcco_lab.rates.verdicts import judge, verdicts
+from fcco_lab.results import Results
 
 
 def test_fit_finds_a_known_exponent_and_its_interval():
@@ -79,7 +79,7 @@ def test_results_survive_a_line_cut_short(tmp_path):
 
 def test_command_resumes_and_writes_figures(tmp_path, monkeypatch):
     wanted = [Cell("track-1", x, 2) for x in (16, 32, 64)]
-    monkeypatch.setattr("fcco.cli.rates.cells", lambda quick, only: wanted)
+    monkeypatch.setattr("fcco_lab.cli.rates.cells", lambda quick, only: wanted)
     arguments = ["rates", "--output", str(tmp_path), "--workers", "1"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output

@@ -7,13 +7,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fcco.cli.app import app
-from fcco.experiments.studies import batches, rivals, rivals_embeddings, rivals_structured
-from fcco.experiments.studies.case import Case
-from fcco.experiments.studies.catalogue import STUDIES, run_case
-from fcco.experiments.studies.fitting import fit, held_out
-from fcco.experiments.studies.summaries import plot_batches, summary
-from fcco.experiments.studies.workloads import WORKLOADS
+from fcco_lab.cli.app import app
+from fcco_lab.studies import batches, rivals, rivals_embeddings, rivals_structured
+from fcco_lab.studies.case import Case
+from fcco_lab.studies.catalogue import STUDIES, run_case
+from fcco_lab.studies.fitting import fit, held_out
+from fcco_lab.studies.summaries import plot_batches, summary
+from fcco_lab.studies.workloads import WORKLOADS
 
 SMALL = {"test": 60, "train": 240}
 

@@ -7,11 +7,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from fcco.cli.data import DIGITS, show_data
-from fcco.cli.recipes import show_recipes
 from fcco.data import load_digits
-from fcco.data.headers import npz_shapes
 from fcco.schedules import RECIPES
+from fcco_lab.cli.data import DIGITS, show_data
+from fcco_lab.cli.recipes import show_recipes
+from fcco_lab.datasets.headers import npz_shapes
 
 SMALL = {"m": 4, "blocks": 2, "horizon": 7, "inner_size": 3, "mu": 1.0, "epsilon": 0.3}
 

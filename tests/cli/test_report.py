@@ -9,9 +9,9 @@ from cli.command import call
 from cli.report_page import Page
 from cli.report_runs import run
 
-from fcco.cli.report import show_report
-from fcco.experiments.report import write_report
-from fcco.experiments.runs import read_runs
+from fcco_lab.cli.report import show_report
+from fcco_lab.report import write_report
+from fcco_lab.runs import read_runs
 
 
 def page(tmp_path, records, title="A title"):

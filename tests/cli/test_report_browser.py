@@ -6,8 +6,8 @@ import pytest
 from cli.report_page import Watched
 from cli.report_runs import run
 
-from fcco.experiments.report import write_report
-from fcco.experiments.runs import AXES
+from fcco_lab.report import write_report
+from fcco_lab.runs import AXES
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

@@ -6,10 +6,10 @@ import pytest
 from cli.report_page import Page
 from cli.report_runs import run
 
-from fcco.experiments.entries import ENTRIES
-from fcco.experiments.presentation.curves import mean_curve
-from fcco.experiments.report import write_report
-from fcco.experiments.report.looks import DASHES
+from fcco_lab.entries import ENTRIES
+from fcco_lab.presentation.curves import mean_curve
+from fcco_lab.report import write_report
+from fcco_lab.report.looks import DASHES
 
 
 def test_mean_curve_is_over_the_shared_range():

@@ -6,17 +6,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fcco.cli.app import app
-from fcco.experiments.rates.sweep import Sweep
-from fcco.experiments.studies.case import Case
-from fcco.experiments.studies.catalogue import STUDIES, run_case, run_gamma, run_stability
-from fcco.experiments.studies.summaries import summary
 from fcco.kernel.safeguard import ChangeBound
 from fcco.methods import MSVRM_V2
 from fcco.problems import PhaseNoise
 from fcco.schedules import Driver, Recipe
 from fcco.schedules.formulas import constant
 from fcco.updates import Plain
+from fcco_lab.cli.app import app
+from fcco_lab.rates.sweep import Sweep
+from fcco_lab.studies.case import Case
+from fcco_lab.studies.catalogue import STUDIES, run_case, run_gamma, run_stability
+from fcco_lab.studies.summaries import summary
 
 
 def test_gamma_by_age_is_between_the_extremes_where_they_are_bad():

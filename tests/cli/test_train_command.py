@@ -13,17 +13,17 @@ from cli.command import SMALL, assert_same_run, call, finish, looks, saved_steps
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fcco.cli import train as command
 from fcco.data import GroupData, block_loader
-from fcco.experiments.networks import build_network
-from fcco.experiments.training import Config, Training
-from fcco.experiments.training.checkpoints import Checkpoints
-from fcco.experiments.training.config import METHODS
-from fcco.experiments.training.diagnostics import diagnose
-from fcco.experiments.training.problem import load_problem
 from fcco.methods import REGISTRY
 from fcco.objectives import SoftmaxPooling
 from fcco.optim import by_name
+from fcco_lab.cli import train as command
+from fcco_lab.networks import build_network
+from fcco_lab.training import Config, Training
+from fcco_lab.training.checkpoints import Checkpoints
+from fcco_lab.training.config import METHODS
+from fcco_lab.training.diagnostics import diagnose
+from fcco_lab.training.problem import load_problem
 
 
 def scores_of(output, network):
@@ -63,7 +63,7 @@ def test_a_finished_run_prints_the_same_at_once(tmp_path, capsys, monkeypatch):
     def step(learner):
         raise AssertionError("there is no step to take")
 
-    monkeypatch.setattr("fcco.experiments.training.compositional.Compositional.step", step)
+    monkeypatch.setattr("fcco_lab.training.compositional.Compositional.step", step)
     again = call(capsys, "train", *SMALL, "--output", output)
     assert (again.code, again.out) == (0, first.out)
 
@@ -179,7 +179,7 @@ def test_a_spoiled_data_set_is_named_before_training(tmp_path, capsys, change, m
 def test_a_device_that_is_not_there_is_refused_before_a_process_is_started(
     tmp_path, capsys, monkeypatch, command
 ):
-    monkeypatch.setattr("fcco.cli.pool.ProcessPoolExecutor", None)
+    monkeypatch.setattr("fcco_lab.cli.pool.ProcessPoolExecutor", None)
     done = call(capsys, command, "--set", "device=cuda:99", "--output", tmp_path / "runs")
     assert done.code == 1
     assert done.err.startswith("fcco: device 'cuda:99' is not there; torch finds cpu")
@@ -365,7 +365,7 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 import fcco
 print(fcco.MSVRM.__name__, flush=True)
-from fcco.cli import main
+from fcco_lab.cli import main
 sys.argv = ["fcco", "train"]
 main()
 """
@@ -383,5 +383,5 @@ def test_without_the_extras(tmp_path, name):
     assert done.stdout == "MSVRM\n", "the library itself needs torch alone"
     assert done.returncode == 1
     assert f"this needs {name}" in done.stderr
-    assert "pip install 'fcco[experiments]'" in done.stderr
+    assert "pip install 'fcco[lab]'" in done.stderr
     assert "Traceback" not in done.stderr

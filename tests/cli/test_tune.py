@@ -7,14 +7,14 @@ from itertools import product
 import optuna
 import pytest
 
-from fcco.cli.tune import show_tune
-from fcco.data import load_classes
-from fcco.experiments.training import Config, Training, read_toml
-from fcco.experiments.training.compositional import Compositional
-from fcco.experiments.training.problem import load_problem
-from fcco.experiments.tuning.settings import for_tuning, grid
-from fcco.experiments.tuning.study import open_study
-from fcco.experiments.tuning.trial import run_trial, trials_to_run
+from fcco_lab.cli.tune import show_tune
+from fcco_lab.datasets import load_classes
+from fcco_lab.training import Config, Training, read_toml
+from fcco_lab.training.compositional import Compositional
+from fcco_lab.training.problem import load_problem
+from fcco_lab.tuning.settings import for_tuning, grid
+from fcco_lab.tuning.study import open_study
+from fcco_lab.tuning.trial import run_trial, trials_to_run
 
 TINY = Config(network="linear", steps=10, evaluations=5, samples_per_block=8)
 PAPER_LRS, PAPER_WEIGHTS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2), (0.1, 0.5, 0.9, 1.0)

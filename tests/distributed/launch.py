@@ -27,11 +27,11 @@ class Done:
 
 
 def torchrun(directory, ranks, *words, restarts=0, warnings="error"):
-    """``torchrun -m fcco words`` as a process in ``directory``."""
+    """``torchrun -m fcco_lab words`` as a process in ``directory``."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     again = [f"--max-restarts={restarts}", "--monitor-interval=0.05", "--no-python"]
     # Not of the launcher, which is torch's own.
-    ours = [sys.executable, "-W", warnings, "-m", "fcco", *words]
+    ours = [sys.executable, "-W", warnings, "-m", "fcco_lab", *words]
     return subprocess.Popen(
         [sys.executable, *launcher, *again, *ours],
         cwd=directory,

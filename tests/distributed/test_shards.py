@@ -7,10 +7,10 @@ import zlib
 import pytest
 import torch
 
-from fcco.experiments.training import pieces
-from fcco.experiments.training.checkpoints import Checkpoints
-from fcco.experiments.training.crew import Crew
-from fcco.experiments.training.shards import INDEX, check_shards, read_shards, write_shards
+from fcco_lab.training import pieces
+from fcco_lab.training.checkpoints import Checkpoints
+from fcco_lab.training.crew import Crew
+from fcco_lab.training.shards import INDEX, check_shards, read_shards, write_shards
 
 
 def state():

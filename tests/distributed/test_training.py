@@ -1,4 +1,4 @@
-"""``torchrun -m fcco train``: one run, however many processes share it and whatever ends them."""
+"""``torchrun -m fcco_lab train``: one run, however many processes share it or are killed."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from distributed.launch import (
     workers,
 )
 
-from fcco.experiments.training import Config, Training
+from fcco_lab.training import Config, Training
 
 STEPS = 40
 CONFIG = Config(

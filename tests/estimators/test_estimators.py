@@ -385,7 +385,7 @@ def test_fcco_itself_needs_no_scikit_learn():
         "import fcco\n"
         "assert 'fcco.estimators' not in sys.modules\n"
         "try: import fcco.estimators\n"
-        "except ImportError as error: assert 'fcco[experiments]' in str(error)\n"
+        "except ImportError as error: assert 'fcco[sklearn]' in str(error)\n"
         "else: raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from fcco import methods
-from fcco.experiments.rates.sweep import Sweep, with_gamma
 from fcco.problems import PhaseNoise
 from fcco.schedules import RECIPES, Driver, Recipe
 from fcco.schedules.formulas import constant
 from fcco.updates import Adam, AMSGrad, Plain, Projected
+from fcco_lab.rates.sweep import Sweep, with_gamma
 
 M, B1, STEPS, RUNS = 8, 3, 25, 3
 

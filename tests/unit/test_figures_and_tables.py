@@ -6,12 +6,12 @@ import statistics
 import numpy as np
 import pytest
 
-from fcco.experiments.presentation.curves import at_equal, final, mean_curve
-from fcco.experiments.presentation.figures import plot_axes, plot_panels, plot_profiles
-from fcco.experiments.presentation.naming import grouped, in_order
-from fcco.experiments.presentation.profiles import profile
-from fcco.experiments.presentation.styles import styles
-from fcco.experiments.presentation.tables import markdown_table, rich_rows
+from fcco_lab.presentation.curves import at_equal, final, mean_curve
+from fcco_lab.presentation.figures import plot_axes, plot_panels, plot_profiles
+from fcco_lab.presentation.naming import grouped, in_order
+from fcco_lab.presentation.profiles import profile
+from fcco_lab.presentation.styles import styles
+from fcco_lab.presentation.tables import markdown_table, rich_rows
 
 
 def run(
@@ -208,7 +208,7 @@ def test_figures_are_written(tmp_path, y, share_y):
 
 
 def test_a_figure_tells_what_diverged_and_draws_the_rest(tmp_path, monkeypatch):
-    from fcco.experiments.presentation import figures
+    from fcco_lab.presentation import figures
 
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, axes, *_, **__: drawn.extend(axes))

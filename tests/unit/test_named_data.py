@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fcco.data import load_digits
-from fcco.data.named import available, load_classes, load_ranking, load_survival
+from fcco_lab.datasets import available, load_classes, load_ranking, load_survival
 
 RANDOM = np.random.default_rng(0)
 
@@ -298,8 +298,8 @@ def test_importing_needs_neither_numpy_nor_its_kin():
     code = (
         "import sys\n"
         "for name in ('numpy', 'scipy', 'sklearn'): sys.modules[name] = None\n"
-        "import fcco.data.named, fcco.data.imbalance\n"
-        "assert fcco.data.named.available\n"
+        "import fcco_lab.datasets.named, fcco.data.imbalance\n"
+        "assert fcco_lab.datasets.available\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
     subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})

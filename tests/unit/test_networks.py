@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from fcco.data import TaskData
-from fcco.experiments.entries import BASELINES
-from fcco.experiments.networks import NETWORKS, build_network
-from fcco.experiments.training import Config, Training
-from fcco.experiments.training.config import CHOICES
-from fcco.experiments.training.problem import Problem
 from fcco.methods import REGISTRY
 from fcco.objectives import MultiTaskAUC
+from fcco_lab.entries import BASELINES
+from fcco_lab.networks import NETWORKS, build_network
+from fcco_lab.training import Config, Training
+from fcco_lab.training.config import CHOICES
+from fcco_lab.training.problem import Problem
 
 DEEP = ("resnet18", "resnet34", "densenet121")
 LEAST = {"densenet121-imagenet": 29}

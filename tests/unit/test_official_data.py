@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from fcco.data.named import load_classes
+from fcco_lab.datasets.named import load_classes
 
 RANDOM = np.random.default_rng(0)
 

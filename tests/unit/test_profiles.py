@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fcco.experiments.presentation.profiles import costs, profile
+from fcco_lab.presentation.profiles import costs, profile
 
 # Best values: a 0.1, b 0.2, c 0.4, so the target is b's 0.2; a meets it at 20, b at 40.
 EASY = {

@@ -8,7 +8,6 @@ from fcco.data.groups import GroupData
 from fcco.data.imbalance import binary, imbalanced
 from fcco.data.lists import ListData
 from fcco.data.loader import BlockLoader, block_loader
-from fcco.data.named import Found, available, load_classes, load_ranking, load_survival
 from fcco.data.points import PointData
 from fcco.data.records import Classified, Ranked, Survival
 from fcco.data.sampler import BlockSampler
@@ -21,7 +20,6 @@ __all__ = [
     "BlockLoader",
     "BlockSampler",
     "Classified",
-    "Found",
     "GroupData",
     "ListData",
     "PointData",
@@ -29,14 +27,10 @@ __all__ = [
     "Survival",
     "TaskData",
     "ViewData",
-    "available",
     "binary",
     "block_loader",
     "exact_pass",
     "exact_value",
     "imbalanced",
-    "load_classes",
     "load_digits",
-    "load_ranking",
-    "load_survival",
 ]

@@ -10,7 +10,7 @@ __all__ = ["load_digits"]
 def load_digits(seed: int = 0) -> tuple[TaskData, TaskData]:
     """1797 images of 8 x 8 pixels in 10 classes: 1437 to train, 360 to test, stratified.
 
-    Needs scikit-learn (``pip install 'fcco[experiments]'``).
+    Needs scikit-learn (``pip install 'fcco[sklearn]'``).
 
     Examples:
         >>> train, test = load_digits()

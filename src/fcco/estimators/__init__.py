@@ -3,9 +3,7 @@
 try:
     import sklearn  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        "fcco.estimators needs scikit-learn: pip install 'fcco[experiments]'"
-    ) from error
+    raise ImportError("fcco.estimators needs scikit-learn: pip install 'fcco[sklearn]'") from error
 
 from fcco.estimators.auc import AUCClassifier
 from fcco.estimators.average_precision import APClassifier

@@ -9,7 +9,7 @@ for the probed rows of u. a and b are the method's rows, p runs over w_{t-1} and
 
 ``take`` visits the points; at each of them ``look`` says what is seen: rows, and slopes to
 back-propagate. ``track`` forms u_t and ``estimate`` z_t. All four change nothing but the record of
-this step: committing it is the caller's (``fcco.optim``, ``fcco.experiments.rates``).
+this step: committing it is the caller's (``fcco.optim``, ``fcco_lab.rates``).
 """
 
 from collections.abc import Collection

@@ -4,7 +4,7 @@ import sys
 
 __all__ = ["users_line"]
 
-_OURS = ("fcco", "torch")  # torch wraps every optimizer's ``step``
+_OURS = ("fcco", "fcco_lab", "torch")  # torch wraps every optimizer's ``step``
 
 
 def users_line() -> int:

@@ -1,5 +1,6 @@
 """Faults made on purpose: the k-th operation fails, or Ctrl-C comes at the k-th line."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from fcco.kernel.writes import commit
 
 __all__ = ["FailAt", "Fault", "interrupt_at"]
 
-_PACKAGE = str(Path(fcco.kernel.__file__).parents[1])
+_PACKAGE = str(Path(fcco.kernel.__file__).parents[1]) + os.sep
 _COMMIT = commit.__wrapped__.__code__  # type: ignore[attr-defined]  # below no_grad
 _COMMITTERS = {"_advance", "snapshot", "restart"}
 """Who commits for good; others go back to where they were, which may be made to fail."""

@@ -1,5 +1,0 @@
-"""The page that ``fcco report`` writes: tables, interactive curves and performance profiles."""
-
-from fcco.experiments.report.page import write_report
-
-__all__ = ["write_report"]

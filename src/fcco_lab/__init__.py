@@ -1,0 +1,1 @@
+"""The laboratory: the ``fcco`` command, training runs, studies, and pages on their results."""

@@ -1,0 +1,106 @@
+"""``fcco data``: which data sets are there, which are missing, and what each is used for."""
+
+import os
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fcco_lab.cli.options import DataDir
+from fcco_lab.cli.study import REAL_DATA
+from fcco_lab.datasets import Found, available
+from fcco_lab.datasets.catalogue import STEMS
+from fcco_lab.datasets.headers import npz_shapes
+from fcco_lab.datasets.official_layouts import LAYOUTS
+from fcco_lab.reproduction.scales import PAPER_SETS
+
+__all__ = ["data", "show_data", "sizes", "uses"]
+
+DIGITS = "1,437 + 360 of 8 x 8"
+
+_FIGURES = {"cifar100": ["figure 2"], "svhn": ["figure 3"], "fashion_mnist": ["figure 4"]}
+_OTHERS = {"digits": ["demo, quick runs"], "tinyimagenet100": ["reproduce: 100 tasks"]}
+
+
+def show_data(data_dir: Path | None) -> None:
+    """Every set of the catalogue: a table, then where to get those that are missing.
+
+    Args:
+        data_dir: where to look; None: the environment variable FCCO_DATA.
+    """
+    console = Console(highlight=False)
+    directory = data_dir or os.environ.get("FCCO_DATA")
+    sets = available(data_dir)
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("name", "kind", "found", "train + test", "used by"):
+        table.add_column(heading, no_wrap=heading in ("name", "kind"), overflow="fold")
+    for found in sets:
+        there = "[dim]missing[/dim]" if found.path is None else _completeness(found)
+        table.add_row(found.name, found.kind, there, sizes(found), uses(found.name))
+    console.print(table)
+    missing = [found for found in sets if found.path is None]
+    for found in missing:
+        console.print(f"{found.name}: {_remedy(found)}", soft_wrap=True, markup=False)
+    where = f"looked in {directory}" if directory else "no directory was named"
+    console.print(
+        f"{len(sets) - len(missing)} of {len(sets)} are there; {where}; name "
+        f"{'another' if directory else 'one'} with --data-dir or the variable FCCO_DATA",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def sizes(found: Found) -> str:
+    """How many samples of which shape, if that is written in the head of a file."""
+    if found.name == "digits":
+        return DIGITS
+    if found.path is None or found.path.suffix != ".npz":
+        return ""
+    try:
+        shapes = npz_shapes(found.path)
+        (train, *shape), (test, *_) = shapes["x_train"], shapes["x_test"]
+    except (KeyError, ValueError):
+        return "cannot be read"  # loading it says why
+    text = f"{train:,} + {test:,} of {' x '.join(map(str, shape))}"
+    if found.kind == "ranking" and "q_train" in shapes:
+        text += f", {shapes['q_train'][0]:,} + {shapes['q_test'][0]:,} queries"
+    return text
+
+
+def uses(name: str) -> str:
+    """Which experiments read a set: the paper's, those we add, the studies.
+
+    Examples:
+        >>> uses("svhn")
+        'paper: tables, figure 1, figure 3'
+        >>> uses("surv_gbsg")
+        'study: batches, rivals'
+    """
+    parts = []
+    if name in PAPER_SETS:
+        parts.append(", ".join(["paper: tables", "figure 1", *_FIGURES.get(name, ())]))
+    if studies := [study for study, sets in REAL_DATA.items() if name in sets]:
+        parts.append(f"study: {', '.join(studies)}")
+    parts += _OTHERS.get(name, [])
+    return "; ".join(parts)
+
+
+def _completeness(found: Found) -> str:
+    assert found.path is not None
+    return found.note if found.name == "digits" else f"{found.path.name} ({found.note})"
+
+
+def _remedy(found: Found) -> str:
+    """What to put where."""
+    keys = " ".join(f"{stem}_{part}" for part in ("train", "test") for stem in STEMS[found.kind])
+    files = [f"{found.name}.npz with {keys}", *map(str, LAYOUTS.get(found.name, ()))]
+    note = found.note
+    if found.name == "digits":
+        return note
+    return f"{note}, and put into the directory {'; or '.join(files)}"
+
+
+def data(data_dir: DataDir = None) -> None:
+    """Which data sets are there, which are missing, and where to put them."""
+    show_data(data_dir)

@@ -1,0 +1,84 @@
+"""``fcco study``: run a study's cases and sum them up."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fcco_lab.cli.pool import run_jobs
+from fcco_lab.datasets import available
+from fcco_lab.results import Results
+from fcco_lab.studies.catalogue import STUDIES, run_case
+from fcco_lab.studies.summaries import plot_batches, summary
+
+__all__ = ["show_study", "study"]
+
+
+REAL_DATA = {
+    "batches": ("surv_gbsg", "a9a", "lgb_lambdarank"),
+    "rivals": ("usps", "fashion_mnist", "a9a", "surv_gbsg", "lgb_lambdarank"),
+}
+"""The sets a study reads from the data directory."""
+
+
+def show_study(name: str, *, output: Path, workers: int | None, data_dir: Path | None) -> None:
+    """Run what is missing of study ``name``, then its table."""
+    if name not in STUDIES:
+        sys.exit(f"fcco: there is no study {name!r}; there are: {', '.join(STUDIES)}")
+    if data_dir is not None:
+        os.environ["FCCO_DATA"] = str(data_dir)  # the workers read it
+    if name in REAL_DATA:
+        there = {found.name for found in available() if found.path is not None}
+        missing = [wanted for wanted in REAL_DATA[name] if wanted not in there]
+        if missing:
+            sys.exit(
+                f"fcco: study {name} needs the data sets {', '.join(missing)}: name their "
+                "directory with --data-dir or FCCO_DATA"
+            )
+    console = Console()
+    results = Results(output / f"{name}.jsonl")
+    cases = STUDIES[name]()
+    todo = [case for case in cases if case.name not in results]
+    run_jobs(todo, run_case, results, console=console, workers=workers)
+    records = [results.records[case.name] for case in cases if case.name in results]
+    if not records:
+        return
+    heading, *rows = summary(name, records)
+    table = Table(*heading, box=box.SIMPLE)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    if name == "batches":
+        plot_batches(records, output / "batches")
+    console.print(f"all cases are in {results.path}")
+
+
+def study(
+    name: Annotated[str, typer.Argument(help="gamma, stability, network, batches or rivals.")],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FCCO_DATA", help="Where the data sets are (batches and rivals read them)."
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(help="Where results are written; the same place resumes.")
+    ] = Path("runs/studies"),
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
+    ] = None,
+) -> None:
+    """What the theorems leave open, measured.
+
+    gamma: the tracking error of each correction over step sizes, m/B1, alpha and beta.
+    stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
+    network: the same for a small network on digits. A star marks a run that did not get anywhere.
+    batches: what the table is for: quality as the inner batch shrinks, with it and without it.
+    rivals: each objective on real data, untuned, beside what one would pick instead.
+    """
+    show_study(name, output=output, workers=workers, data_dir=data_dir)

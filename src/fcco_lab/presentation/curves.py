@@ -1,0 +1,137 @@
+"""Curves of several seeds made into one, and what they come to at the end or at equal cost."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcco_lab.presentation.naming import contender, grouped
+from fcco_lab.runs import AXES, Record, queries
+
+__all__ = ["AtEqual", "Final", "at_equal", "check_seeds", "final", "mean_curve", "trace"]
+
+Array = NDArray[np.float64]
+
+MOST_POINTS = 120
+"""Of a mean curve; more cannot be told apart."""
+
+
+class Final(NamedTuple):
+    """Mean and standard deviation over the runs that count, how many these are, and how many
+    diverged and are left out. Without any, the mean is NaN; the deviation of one run is 0."""
+
+    mean: float
+    sd: float
+    seeds: int
+    diverged: int
+
+
+class AtEqual(NamedTuple):
+    """The cost that every contender reached, and what each had there, by name."""
+
+    reached: float
+    values: dict[str, Final]
+
+
+def trace(record: Record, x: str, y: str) -> tuple[Array, Array]:
+    """The looks of one run that have a finite ``y``, against "samples", "queries" or "seconds".
+
+    Examples:
+        >>> look = {"values": 4, "gradients": 2, "objective": 0.5}
+        >>> run = {"name": "a", "curve": [look, look | {"objective": None}]}
+        >>> trace(run, "queries", "objective")
+        (array([6.]), array([0.5]))
+    """
+    if x not in AXES:
+        raise ValueError(f"x must be one of {', '.join(AXES)}, got {x!r}")
+    looks = [look for look in record["curve"] if look.get(y) is not None and math.isfinite(look[y])]
+    across = np.array([queries(look) if x == "queries" else look[x] for look in looks], float)
+    if (np.diff(across) < 0).any():
+        raise ValueError(f"{x} must not go down along the curve of {record['name']!r}")
+    return across, np.array([look[y] for look in looks], float)
+
+
+def mean_curve(records: Sequence[Record], x: str, y: str) -> tuple[Array, Array, Array]:
+    """A grid of ``x``, the mean of ``y`` there over the seeds, and its standard deviation.
+
+    The grid is that of the runs' own looks, thinned if there are many, so nothing is smoothed where
+    they looked at the same points. Each run is interpolated linearly over the range of x that all
+    of them cover. The mean is the plain one also where it is drawn on a log scale: on it the worst
+    seed weighs the most. Diverged runs are left out, and running ones too as soon as one is
+    finished; without any run the arrays are empty. The deviation of a single seed is 0.
+
+    Examples:
+        >>> def run(seed, end):
+        ...     curve = [{"samples": 0, "auc": 0.5}, {"samples": 10, "auc": end}]
+        ...     config = {"seed": seed}
+        ...     return {"name": f"{seed}", "status": "finished", "config": config, "curve": curve}
+        >>> mean_curve([run(0, 0.7), run(1, 0.9)], "samples", "auc")[1]
+        array([0.5, 0.8])
+    """
+    finished = [r for r in records if r["status"] == "finished"]
+    kept = finished or [r for r in records if r["status"] == "running"]
+    traces = [(across, up) for across, up in (trace(r, x, y) for r in kept) if len(across)]
+    if not traces:
+        return np.empty(0), np.empty(0), np.empty(0)
+    start, end = max(t[0][0] for t in traces), min(t[0][-1] for t in traces)
+    grid = np.unique(np.concatenate([across for across, _ in traces]))
+    grid = grid[(grid >= start) & (grid <= end)]
+    if len(grid) > MOST_POINTS:
+        grid = grid[np.linspace(0, len(grid) - 1, MOST_POINTS).round().astype(int)]
+    values = np.stack([np.interp(grid, *t) for t in traces])
+    return grid, values.mean(0), values.std(0, ddof=1) if len(values) > 1 else 0 * grid
+
+
+def final(records: Sequence[Record], key: str) -> Final:
+    """``key`` at the end of the finished runs; one that finished without a finite value counts as
+    diverged, one that is still running or does not have the key counts as nothing.
+
+    Examples:
+        >>> runs = [{"name": "a", "status": "finished", "config": {"seed": 0}, "auc": 0.75}]
+        >>> final(runs + [{"name": "b", "status": "diverged", "config": {"seed": 1}}], "auc")
+        Final(mean=0.75, sd=0.0, seeds=1, diverged=1)
+    """
+    check_seeds(records)
+    return _summed_up(records, [r.get(key) for r in records if r["status"] == "finished"])
+
+
+def at_equal(records: Sequence[Record], x: str, y: str) -> dict[str, AtEqual]:
+    """By data set, what each contender had when it had spent what all of them did spend.
+
+    That is the largest ``x`` that every finished run reached: the end of the one that stopped
+    first. Curves are read there by linear interpolation, so looks should be frequent.
+    """
+    found: dict[str, AtEqual] = {}
+    for data, mine in grouped(records, lambda record: str(record["config"]["data"])).items():
+        traces = {r["name"]: trace(r, x, y) for r in mine if r["status"] == "finished"}
+        ends = [across[-1] for across, _ in traces.values() if len(across)]
+        reached = float(min(ends, default=0.0))
+        values: dict[str, Final] = {}
+        for name, runs in grouped(mine, contender).items():
+            check_seeds(runs)
+            mine_traces = [traces[r["name"]] for r in runs if r["name"] in traces]
+            read = [float(np.interp(reached, *t)) for t in mine_traces if len(t[0])]
+            values[name] = _summed_up(runs, read)
+        found[data] = AtEqual(reached, values)
+    return found
+
+
+def _summed_up(records: Sequence[Record], found: Sequence[Any]) -> Final:
+    present = np.array([value for value in found if value is not None], float)
+    values = present[np.isfinite(present)]
+    diverged = sum(r["status"] == "diverged" for r in records) + len(present) - len(values)
+    if not len(values):
+        return Final(float("nan"), 0.0, 0, diverged)
+    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return Final(float(values.mean()), sd, len(values), diverged)
+
+
+def check_seeds(records: Sequence[Record]) -> None:
+    """Two runs with one seed differ in something else, and a mean over both would hide it."""
+    seen: dict[Any, str] = {}
+    for record in records:
+        other = seen.setdefault(record["config"]["seed"], record["name"])
+        if other != record["name"]:
+            raise ValueError(f"{other!r} and {record['name']!r} have the same seed: not one mean")

@@ -1,0 +1,136 @@
+"""Figures of runs as PNG files: panels of mean curves, three costs side by side, profiles."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcco_lab.presentation.canvas import make_canvas, save, scale_as_log
+from fcco_lab.presentation.curves import check_seeds, mean_curve
+from fcco_lab.presentation.naming import QUANTITIES, contender, grouped
+from fcco_lab.presentation.styles import Style, styles
+from fcco_lab.runs import AXES, Record
+
+__all__ = ["plot_axes", "plot_panels", "plot_profiles"]
+
+By = Callable[[Record], str]
+
+
+def plot_panels(
+    panels: Mapping[str, Sequence[Record]],
+    path: Path,
+    *,
+    by: By = contender,
+    x: str,
+    y: str = "objective",
+    title: str,
+    share_y: bool = False,
+) -> None:
+    """One panel a key, in it one line a group of ``by``: mean and deviation over its seeds.
+
+    Runs that diverged are not drawn; the panel says how many. ``share_y``: all panels on one
+    scale, as where they show one data set.
+    """
+    if not panels:
+        raise ValueError("panels must hold at least one panel, got none")
+    looks = styles(by(record) for records in panels.values() for record in records)
+    ylabel = QUANTITIES.get(y, y)
+    figure, axes = make_canvas(len(panels), xlabels=[AXES[x]], ylabel=ylabel, share_y=share_y)
+    bottoms = []
+    for place, (name, records) in zip(axes, panels.items(), strict=True):
+        bottoms.append(_draw(place, records, by, x, y, looks))
+        place.set_title(name, fontsize=10)
+        _tell_lost(place, records, by, y)
+    _scale(axes, [min(bottoms)] * len(axes) if share_y else bottoms, y)
+    save(figure, axes, path, order=looks, title=title)
+
+
+def plot_axes(
+    records: Sequence[Record],
+    path: Path,
+    *,
+    by: By = contender,
+    y: str = "objective",
+    title: str,
+) -> None:
+    """The same runs, of one data set, against samples, oracle queries and CPU seconds."""
+    looks = styles(map(by, records))
+    xlabels, ylabel = list(AXES.values()), QUANTITIES.get(y, y)
+    figure, axes = make_canvas(len(AXES), xlabels=xlabels, ylabel=ylabel, share_y=True)
+    bottoms = [_draw(place, records, by, x, y, looks) for place, x in zip(axes, AXES, strict=True)]
+    _tell_lost(axes[-1], records, by, y)
+    _scale(axes, [min(bottoms)] * len(axes), y)
+    save(figure, axes, path, order=looks, title=title)
+
+
+def plot_profiles(
+    profiles: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    path: Path,
+    *,
+    cost: str = "queries",
+    title: str,
+) -> None:
+    """Performance profiles: by contender, factors and the share of problems solved within each.
+
+    ``profiles`` is what ``fcco_lab.presentation.profiles.profile`` returns.
+    """
+    looks = styles(profiles)
+    xlabel = f"{AXES[cost]}: multiple of the best contender's"
+    figure, axes = make_canvas(1, xlabels=[xlabel], ylabel="share of data sets solved")
+    # Steps often coincide: from wide to narrow, those below show at the edges of those above.
+    widths = np.linspace(3.2, 1.4, len(looks))
+    for (label, (colour, dash)), width in zip(looks.items(), widths, strict=True):
+        line = {"color": colour, "ls": dash, "lw": width, "label": label}
+        axes[0].step(*profiles[label], where="post", **line)
+    axes[0].set_xscale("log", base=2)
+    axes[0].xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[0].set_ylim(-0.03, 1.04)
+    save(figure, axes, path, order=looks, title=title)
+
+
+def _draw(
+    place: Any, records: Sequence[Record], by: By, x: str, y: str, looks: Mapping[str, Style]
+) -> float:
+    """Where the axis should begin: under all lines, or under what a metric is after the start."""
+    bottom = math.inf
+    for label, runs in grouped(records, by).items():
+        check_seeds(runs)
+        grid, mean, sd = mean_curve(runs, x, y)
+        if not len(grid):
+            continue
+        colour, dash = looks[label]
+        place.plot(grid, mean, color=colour, ls=dash, lw=1.6, label=label)
+        if sd.any():
+            place.fill_between(grid, mean - sd, mean + sd, color=colour, alpha=0.15, lw=0)
+        if y == "objective":
+            bottom = min(bottom, float(np.min(mean[mean > 0], initial=math.inf)) / 1.4)
+        else:
+            bottom = min(bottom, float(np.quantile(mean, 0.15)))
+    place.locator_params(axis="x", nbins=5)
+    return bottom
+
+
+def _scale(axes: Sequence[Any], bottoms: Sequence[float], y: str) -> None:
+    """A band may reach below zero, where a log scale has no end: the lines decide its range."""
+    for place, bottom in zip(axes, bottoms, strict=True):
+        shared = place.get_shared_y_axes().get_siblings(place)
+        top = max(sibling.dataLim.y1 for sibling in shared)
+        if y == "objective" and bottom < math.inf:
+            scale_as_log(place, bottom=bottom)
+        elif y in QUANTITIES and bottom < top:
+            place.set_ylim(bottom, top + 0.04 * (top - bottom))
+
+
+def _tell_lost(place: Any, records: Sequence[Record], by: By, y: str) -> None:
+    lost = []
+    for label, runs in grouped(records, by).items():
+        diverged = sum(run["status"] == "diverged" for run in runs)
+        if diverged:
+            lost.append(f"{label} {diverged} of {len(runs)}")
+    if lost:
+        # Objectives fall from the top left and metrics rise to the top right: a corner is free.
+        height, end = (0.97, "top") if y == "objective" else (0.03, "bottom")
+        text, frame = "\n".join(["diverged:", *lost]), place.transAxes
+        place.text(0.97, height, text, transform=frame, ha="right", va=end, fontsize=8)

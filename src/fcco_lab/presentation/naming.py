@@ -1,0 +1,76 @@
+"""What figures and tables call things, and in which order they show them."""
+
+import re
+from collections.abc import Callable, Iterable
+
+from fcco_lab.entries import BASELINES, ENTRIES
+from fcco_lab.runs import Record, contender_name
+
+__all__ = ["CONTENDERS", "DATA_SETS", "QUANTITIES", "contender", "grouped", "in_order", "short"]
+
+_UPDATES = ("plain", "normalized", "adam", "amsgrad", "projected")
+
+CONTENDERS: dict[str, tuple[str, str]] = {
+    contender_name({"method": method, "update": update}): (method, update)
+    for method in ENTRIES
+    # The baselines have one name whatever their update, and are drawn solid.
+    for update in (_UPDATES[:1] if method in BASELINES else _UPDATES)
+}
+"""By name, in the order of a table: the method and the step rule."""
+
+DATA_SETS = ("usps", "mnist", "fashion_mnist", "cifar10", "svhn", "cifar100", "tinyimagenet100")
+"""In the order of a table's columns."""
+
+QUANTITIES = {"objective": "exact training objective", "auc": "test AUC", "ap": "test AP"}
+"""What a curve or a table shows, and how it is written on the axis."""
+
+_RANKS = {name: rank for rank, name in enumerate((*CONTENDERS, *DATA_SETS))}
+
+
+def contender(record: Record) -> str:
+    """The name of a record's method with its step rule."""
+    return contender_name(record["config"])
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Known contenders or data sets in their order, then the rest by letter and number.
+
+    Examples:
+        >>> in_order(["MSVRM-v1", "Unknown", "AdaSOX", "BSGD", "SOX", "cross-entropy"])
+        ['cross-entropy', 'SOX', 'AdaSOX', 'BSGD', 'MSVRM-v1', 'Unknown']
+        >>> in_order(["10 blocks", "9 blocks", "2 blocks"])
+        ['2 blocks', '9 blocks', '10 blocks']
+    """
+    return sorted(set(names), key=lambda name: (_RANKS.get(name, len(_RANKS)), _natural(name)))
+
+
+def grouped(records: Iterable[Record], by: Callable[[Record], str]) -> dict[str, list[Record]]:
+    """Records by what ``by`` says of them, the groups in order.
+
+    Examples:
+        >>> runs = [{"config": {"data": name}} for name in ("mnist", "usps", "mnist")]
+        >>> {k: len(v) for k, v in grouped(runs, lambda run: run["config"]["data"]).items()}
+        {'usps': 1, 'mnist': 2}
+    """
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(by(record), []).append(record)
+    return {name: groups[name] for name in in_order(groups)}
+
+
+def short(number: float) -> str:
+    """Three digits and a unit.
+
+    Examples:
+        >>> short(1_234_567), short(50_000), short(31.44), short(0)
+        ('1.23M', '50k', '31.4', '0')
+    """
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(number) >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.3g}"
+
+
+def _natural(name: str) -> list[str | int]:
+    """Letters and numbers take turns, so that positions compare like with like."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name.lower())]

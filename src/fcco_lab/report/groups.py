@@ -1,0 +1,84 @@
+"""Runs that differ in nothing but the seed, and what such a group is called beside others."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fcco_lab.presentation.naming import contender, grouped, in_order
+from fcco_lab.runs import Record
+from fcco_lab.training import Config
+
+__all__ = ["Group", "groups"]
+
+_NOT_SETTINGS = frozenset(
+    # who and where it is, and how it was looked at
+    {"data", "method", "update", "seed", "evaluations", "diagnostics", "threads", "device"}
+)
+_SHORT = {"blocks_per_step": "B1", "samples_per_block": "B2"}
+_SPEAK_FOR_THEMSELVES = frozenset({"network", "objective"})
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one contender with one setting on one data set."""
+
+    label: str
+    setting: int
+    """Which of its contender's settings this is, from 0."""
+    records: tuple[Record, ...]
+
+    def having(self, status: str) -> tuple[Record, ...]:
+        """The runs with this status."""
+        return tuple(record for record in self.records if record["status"] == status)
+
+    @property
+    def measured(self) -> tuple[Record, ...]:
+        """The runs that means are over: the finished ones or, before any is, the running ones."""
+        return self.having("finished") or self.having("running")
+
+
+def groups(records: Sequence[Record]) -> list[Group]:
+    """The groups among the runs of one data set; a label tells only what differs.
+
+    Examples:
+        >>> def run(**config):
+        ...     return {"config": {"method": "sox", "update": "adam", **config}}
+        >>> runs = [run(seed=0, blocks_per_step=2), run(seed=1, blocks_per_step=2)]
+        >>> [group.label for group in groups(runs)]
+        ['SOX Adam']
+        >>> [group.label for group in groups([*runs, run(seed=0, blocks_per_step=5)])]
+        ['SOX Adam, B1=2', 'SOX Adam, B1=5']
+        >>> [group.label for group in groups([*runs, run(blocks_per_step=2, one_slope=False)])]
+        ['SOX Adam']
+    """
+    found = []
+    for name, mine in grouped(records, contender).items():
+        differing = _differing(mine)
+        settings: dict[str, list[Record]] = {}
+        for record in mine:
+            told = [_told(option, _setting(record, option)) for option in differing]
+            settings.setdefault(", ".join([name, *told]), []).append(record)
+        for number, label in enumerate(in_order(settings)):
+            found.append(Group(label, number, tuple(settings[label])))
+    return found
+
+
+def _differing(records: Sequence[Record]) -> list[str]:
+    options = dict.fromkeys(option for record in records for option in record["config"])
+    return [
+        option
+        for option in options
+        if option not in _NOT_SETTINGS
+        and len({json.dumps(_setting(record, option)) for record in records}) > 1
+    ]
+
+
+def _setting(record: Record, option: str) -> object:
+    """A run of an earlier version had the default of what there was not to choose then."""
+    return record["config"].get(option, getattr(Config, option, None))
+
+
+def _told(option: str, value: object) -> str:
+    if option in _SPEAK_FOR_THEMSELVES and value is not None:
+        return str(value)
+    return f"{_SHORT.get(option, option)}={'none' if value is None else value}"

@@ -1,0 +1,102 @@
+"""One self-contained page from the records of runs: it opens from a file and asks for nothing."""
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from fcco_lab.presentation.naming import grouped, in_order
+from fcco_lab.report.groups import groups
+from fcco_lab.report.parts import facts, figure, listing, statuses
+from fcco_lab.report.plots import Found, curves_figure, profiles_figure
+from fcco_lab.report.tables import table
+from fcco_lab.runs import Record
+
+__all__ = ["write_report"]
+
+_SCRIPTS = ("drawing.js", "sorting.js", "plotting.js")
+_PROFILES = (
+    "The target on a data set is the best value of the median contender's mean curve, and the cost "
+    "is what a contender spent until it first met it. A line is the fraction of the {} data sets "
+    "on which its contender met the target within that many times the lowest cost of any: higher "
+    "and further left is better. A line that ends below 100 % missed a target, or paid more than "
+    "10 times the lowest cost for it."
+)
+
+
+def write_report(records: Sequence[Record], path: Path, *, title: str) -> None:
+    """Write the page to ``path``, whole or not at all.
+
+    Args:
+        records: runs as ``fcco_lab.runs.read_runs`` finds them, at least one.
+        path: of the page; its directory is made if it is missing.
+        title: of the page, as plain text.
+    """
+    if not records:
+        raise ValueError("there are no runs to report on")
+    text = _page(records, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o644)  # a temporary file is the owner's alone
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _page(records: Sequence[Record], title: str) -> str:
+    from plotly.offline import get_plotlyjs
+
+    by_data: Found = {
+        data: groups(mine)
+        for data, mine in grouped(records, lambda record: str(record["config"]["data"])).items()
+    }
+    figures: list[dict[str, Any]] = []
+    sections = []
+    for data, found in by_data.items():
+        figures.append(curves_figure(data, found))
+        plot = figure(
+            len(figures) - 1,
+            figures[-1],
+            label=f"Curves of {data}",
+            caption="Means over seeds with a band of one standard deviation either side. Drag to "
+            "zoom, double-click to go back; a name below the plot hides its curve.",
+        )
+        heading = f"<h2>{escape(data)}</h2>"
+        sections.append(f"<section>{heading}{table(data, found)}{plot}</section>")
+    profiles = profiles_figure(by_data)
+    if profiles:
+        figures.append(profiles)
+        caption = _PROFILES.format(len(by_data)) + _left_out(by_data, profiles)
+        plot = figure(len(figures) - 1, profiles, label="Performance profiles", caption=caption)
+        sections.append(f"<section><h2>Performance profiles</h2>{plot}</section>")
+    here = files(__package__)
+    template = Template(here.joinpath("page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=escape(title),
+        style=here.joinpath("page.css").read_text(encoding="utf-8"),
+        facts=facts(records),
+        statuses=statuses(records),
+        sections="\n".join(sections),
+        count=f"{len(records):,}",
+        listing=listing(records),
+        # A "<" could end the script element.
+        figures=json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
+        plotly=get_plotlyjs(),
+        script="".join(here.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS),
+    )
+
+
+def _left_out(by_data: Found, profiles: dict[str, Any]) -> str:
+    shown = {series["name"] for series in profiles["series"]}
+    labels = {group.label for found in by_data.values() for group in found}
+    missing = in_order(labels - shown)
+    return f" Left out, as not on every data set: {'; '.join(missing)}." if missing else ""

@@ -1,0 +1,97 @@
+"""What the page's script draws: mean curves of each data set, and the profiles over all of them."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from fcco_lab.presentation.curves import mean_curve
+from fcco_lab.presentation.naming import QUANTITIES
+from fcco_lab.presentation.profiles import Curve, costs, profile
+from fcco_lab.report.groups import Group
+from fcco_lab.report.looks import look
+from fcco_lab.runs import AXES
+
+__all__ = ["BUTTONS", "curves_figure", "profiles_figure"]
+
+BUTTONS = {
+    "samples": "samples",
+    "queries": "oracle queries",
+    "seconds": "CPU seconds",
+    "objective": "train objective",
+    "auc": "test AUC",
+    "ap": "test AP",
+}
+
+Found = Mapping[str, Sequence[Group]]
+"""Groups of runs by data set."""
+
+
+def curves_figure(data: str, found: Sequence[Group]) -> dict[str, Any]:
+    """One data set: a line a group of runs that are not all diverged, on every pair of axes."""
+    drawn = [(group, _curves(group)) for group in found]
+    drawn = [(group, curves) for group, curves in drawn if curves["samples"]["objective"]["x"]]
+    objectives = [y for _, curves in drawn for y in curves["samples"]["objective"]["mean"]]
+    logarithmic = all(y > 0 for y in objectives)
+    return {
+        "kind": "curves",
+        "name": data,
+        "x": {key: {"title": title} for key, title in AXES.items()},
+        "y": {
+            key: {"title": title, "log": key == "objective" and logarithmic}
+            for key, title in QUANTITIES.items()
+        },
+        "start": ["samples", "objective"],
+        "series": [_series(group, curves) for group, curves in drawn],
+    }
+
+
+def profiles_figure(by_data: Found) -> dict[str, Any] | None:
+    """The profiles over data sets, or None with fewer than two of them or of shared contenders."""
+    named = {data: {group.label: group for group in found} for data, found in by_data.items()}
+    first, *others = named.values()
+    shared = [label for label in first if all(label in other for other in others)]
+    if not others or len(shared) < 2:
+        return None
+    drawn: dict[str, Any] = {label: {x: {} for x in AXES} for label in shared}
+    for x in AXES:
+        for y in QUANTITIES:
+            curves = {
+                data: {label: _pair(of[label], x, y) for label in shared}
+                for data, of in named.items()
+            }
+            solved = profile(costs(curves, lower_is_better=y == "objective"))
+            for label, (taus, fractions) in solved.items():
+                drawn[label][x][y] = _numbers(taus, fractions, [])
+    return {
+        "kind": "profiles",
+        "name": "profiles",
+        "x": {key: {"title": f"times the fewest {BUTTONS[key]}"} for key in AXES},
+        "y": {key: {"title": "fraction of data sets", "log": False} for key in QUANTITIES},
+        "start": ["queries", "objective"],
+        "series": [_series(first[label], drawn[label]) for label in shared],
+    }
+
+
+def _curves(group: Group) -> dict[str, dict[str, Any]]:
+    return {x: {y: _numbers(*_listed(group, x, y)) for y in QUANTITIES} for x in AXES}
+
+
+def _listed(group: Group, x: str, y: str) -> list[list[float]]:
+    grid, mean, sd = (part.tolist() for part in mean_curve(group.measured, x, y))
+    return [grid, mean, sd if len(group.measured) > 1 else []]
+
+
+def _pair(group: Group, x: str, y: str) -> Curve:
+    grid, mean, _ = _listed(group, x, y)
+    return grid, mean
+
+
+def _numbers(x: list[float], mean: list[float], sd: list[float]) -> dict[str, list[float]]:
+    lists = {"x": x, "mean": mean, "sd": sd}
+    return {key: [float(f"{v:.6g}") for v in values] for key, values in lists.items()}
+
+
+def _series(group: Group, curves: dict[str, Any]) -> dict[str, Any]:
+    # Plotly reads a little HTML in names.
+    name = {"name": group.label, "html": escape(group.label)}
+    return name | look(group.records[0]["config"], group.setting) | {"curves": curves}

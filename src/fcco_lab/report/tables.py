@@ -1,0 +1,113 @@
+"""A table for each data set: a row a group of runs, the best of each column in bold."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from fcco_lab.report.averages import last, latest, mean_and_deviation
+from fcco_lab.report.groups import Group
+from fcco_lab.runs import Record
+
+__all__ = ["table"]
+
+DASH = "\u2013"
+
+
+@dataclass(frozen=True)
+class _Column:
+    heading: str
+    value: Callable[[Record], float]
+    sign: int
+    """Of the best: +1 where more is better, -1 where less is."""
+    decimals: int | None = 0
+    """None: as many as the smallest value needs."""
+    spread: bool = False
+
+
+_COLUMNS = (
+    _Column("objective", lambda record: last(record, "objective"), -1, None, True),
+    _Column("test AUC", lambda record: last(record, "auc"), 1, 4, True),
+    _Column("test AP", lambda record: last(record, "ap"), 1, 4, True),
+    _Column("steps", lambda record: latest(record, "step"), -1),
+    _Column("queries", lambda record: latest(record, "queries"), -1),
+    _Column("CPU seconds", lambda record: latest(record, "seconds"), -1, 1),
+)
+
+
+def table(data: str, found: Sequence[Group]) -> str:
+    """The table of one data set, in HTML; its headings are buttons that sort it."""
+    headings = ["contender", "runs", *(column.heading for column in _COLUMNS), "diverged"]
+    columns = [_cells(column, found) for column in _COLUMNS]
+    rows = []
+    for index, group in enumerate(found):
+        running, diverged = len(group.having("running")), len(group.having("diverged"))
+        note = f' <small class="running">{running} running</small>' if running else ""
+        label = escape(group.label)
+        cells = [
+            f'<th scope="row" data-sort="{label}">{label}{note}</th>',
+            _cell(len(group.records), str(len(group.records))),
+            *(column[index] for column in columns),
+            _cell(diverged, f'<span class="diverged">{diverged}</span>' if diverged else "0"),
+        ]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    heads = "".join(
+        f'<th scope="col" aria-sort="none"><button type="button">{name}</button></th>'
+        for name in headings
+    )
+    return (
+        '<div class="box" role="region" tabindex="0" '
+        f'aria-label="Table of {escape(data)}"><table class="results">'
+        f"<caption>{_caption(data, found)}</caption>"
+        f"<thead><tr>{heads}</tr></thead><tbody>\n{chr(10).join(rows)}\n</tbody></table></div>"
+    )
+
+
+def _caption(data: str, found: Sequence[Group]) -> str:
+    words = {"num_blocks": "blocks", "train_size": "training samples", "test_size": "test samples"}
+    records = [record for group in found for record in group.records]
+    told = []
+    for key, word in words.items():
+        sizes = {record.get(key) for record in records}
+        if len(sizes) == 1 and isinstance(size := sizes.pop(), int):
+            told.append(f"{size:,} {word}")
+    sizes_told = f" ({', '.join(told)})" if told else ""
+    return f"<span>{escape(data)}{sizes_told}: the end of each run</span>"
+
+
+def _cells(column: _Column, found: Sequence[Group]) -> list[str]:
+    pairs = [mean_and_deviation([column.value(r) for r in g.measured]) for g in found]
+    means = [mean for mean, _ in pairs]
+    write = _writer(column, [mean for mean in means if math.isfinite(mean)])
+    judged = [m for m, g in zip(means, found, strict=True) if _judged(g) and math.isfinite(m)]
+    best = write(max(judged, key=lambda mean: column.sign * mean)) if judged else ""
+    if len({write(mean) for mean in judged}) < 2:
+        best = ""  # where all are equal none is best
+    spreads = [f"± {write(sd)}" if column.spread and sd == sd else "" for _, sd in pairs]
+    width = max(map(len, spreads))
+    cells = []
+    for mean, spread, group in zip(means, spreads, found, strict=True):
+        text = write(mean) if math.isfinite(mean) else DASH
+        text = f"<b>{text}</b>" if text == best and _judged(group) else text
+        if width:  # an empty one keeps its room, so that the decimal points stay in line
+            text += f' <span class="sd" style="min-width:{width}ch">{spread}</span>'
+        cells.append(_cell(mean, text))
+    return cells
+
+
+def _judged(group: Group) -> bool:
+    """A mean over the runs that survived, or over runs on their way, is not called the best."""
+    return bool(group.having("finished")) and not group.having("diverged")
+
+
+def _cell(value: float, text: str) -> str:
+    return f'<td data-sort="{value if math.isfinite(value) else ""}">{text}</td>'
+
+
+def _writer(column: _Column, means: Sequence[float]) -> Callable[[float], str]:
+    decimals, sizes = column.decimals, [abs(mean) for mean in means if mean]
+    if decimals is None:
+        if sizes and (max(sizes) >= 1e5 or min(sizes) < 1e-6):
+            return lambda value: f"{value:.2e}"
+        decimals = max(4, 2 - math.floor(math.log10(min(sizes)))) if sizes else 4
+    return lambda value: f"{value:,.{decimals}f}"

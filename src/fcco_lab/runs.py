@@ -1,0 +1,120 @@
+"""The records that runs leave: finding them, and what each is called in a table or a legend.
+
+A record is a dictionary: ``name``, ``config`` (see ``training.Config``), ``status`` ("running",
+"finished" or "diverged"), ``reason``, ``curve`` (one dictionary a look, the first at step 0) and,
+at the end, ``objective``, ``auc`` and ``ap``.
+"""
+
+import json
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fcco.optim.caller import users_line
+from fcco_lab.entries import BASELINES, ENTRIES
+from fcco_lab.results import Results
+
+__all__ = ["AXES", "Record", "contender_name", "queries", "read_runs"]
+
+Record = dict[str, Any]
+
+AXES = {
+    "samples": "samples, as the paper counts them",
+    "queries": "oracle queries, exact",
+    "seconds": "CPU seconds of training",
+}
+"""What a curve is plotted against, and how it is written on the axis."""
+
+_PREFIXES = {"normalized": "Ada"}
+_SUFFIXES = {"adam": " Adam", "amsgrad": " AMSGrad", "projected": " projected"}
+
+
+def contender_name(config: Mapping[str, Any]) -> str:
+    """A method with its step rule, as the paper writes it where it has a name for it.
+
+    Examples:
+        >>> contender_name({"method": "msvrm-v2", "update": "normalized"})
+        'AdaMSVRM-v2'
+        >>> contender_name({"method": "sox", "update": "adam"})
+        'SOX Adam'
+        >>> contender_name({"method": "cross-entropy", "update": "adam"})
+        'cross-entropy'
+    """
+    method, update = config["method"], config["update"]
+    # A record may name a method that is not known here.
+    name = ENTRIES[method].label if method in ENTRIES else str(method)
+    if method in BASELINES:
+        return name
+    return _PREFIXES.get(update, "") + name + _SUFFIXES.get(update, "")
+
+
+def queries(point: Mapping[str, Any]) -> int:
+    """Values and gradients asked for up to a point of a curve."""
+    return int(point["values"] + point["gradients"])
+
+
+def read_runs(paths: Iterable[Path]) -> list[Record]:
+    """The records under ``paths``: files of records, run directories, or directories of either.
+
+    A record that is found twice, in a run's directory and in a file, is taken once. One that is
+    broken or incomplete is left out, with a warning that names its file.
+    """
+    found: dict[str, Record] = {}
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"{path} does not exist")
+        files = [path] if path.is_file() else sorted(path.rglob("runs.jsonl"))
+        single = [] if path.is_file() else sorted(path.rglob("record.json"))
+        for file in (*files, *single):
+            try:
+                records = _read(file)
+            except (OSError, ValueError) as error:  # not for us, or neither text nor JSON
+                _leave_out(f"{file}: it cannot be read ({error})")
+                continue
+            for record in records:
+                if flaw := _flaw(record):
+                    _leave_out(f"a record of {file}: {flaw}")
+                else:
+                    found.setdefault(record["name"], record)
+    return list(found.values())
+
+
+def _leave_out(what: str) -> None:
+    warnings.warn(f"left out {what}", stacklevel=users_line())
+
+
+def _read(file: Path) -> list[Any]:
+    if file.name == "record.json":
+        return [json.loads(file.read_text())]
+    records = [record for record in Results(file).records.values() if "curve" in record]
+    if not records and file.stat().st_size:
+        raise ValueError("no line of it is a record")
+    return records
+
+
+def _flaw(record: Any) -> str | None:
+    """What keeps a record from being shown, in words, if anything does."""
+    if not isinstance(record, dict):
+        return "it is none"
+    for key, kind in {"name": str, "config": dict, "status": str, "curve": list}.items():
+        if not isinstance(record.get(key), kind):
+            return f"it has no {key}"
+    for key in ("data", "method", "update"):
+        if not isinstance(record["config"].get(key), str):
+            return f"the config of {record['name']!r} has no {key}"
+    if record["status"] not in ("finished", "running", "diverged"):
+        return f"the status of {record['name']!r} is {record['status']!r}"
+    before: dict[str, float] = {}
+    for number, look in enumerate(record["curve"]):
+        for key in ("step", "samples", "values", "gradients", "seconds"):
+            here = look.get(key) if isinstance(look, dict) else None
+            if not isinstance(here, int | float) or not before.get(key, 0) <= here < math.inf:
+                return f"look {number} of {record['name']!r} has {here!r} for {key}"
+            before[key] = here
+    for part in (record, *record["curve"]):
+        for key in ("objective", "auc", "ap"):
+            if not isinstance(part.get(key), int | float | None):
+                return f"{record['name']!r} has {part[key]!r} for {key}"
+    return None

@@ -1,0 +1,137 @@
+"""Learning with one of our own methods."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from fcco.data import block_loader, exact_pass
+from fcco.distributed import Ranks
+from fcco.kernel.queries import Queries
+from fcco.kernel.safeguard import ChangeBound
+from fcco.optim import CompositionalOptimizer, by_name
+from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
+from fcco_lab.training.config import Config
+from fcco_lab.training.learner import Learner
+from fcco_lab.training.problem import Problem
+
+__all__ = ["Compositional", "build_optimizer"]
+
+_RULES: dict[str, type[Update]] = {
+    "plain": Plain,
+    "normalized": Normalized,
+    "adam": Adam,
+    "amsgrad": AMSGrad,
+}
+
+ENDLESS = 2**62
+"""Steps of a run that only its work limits."""
+
+
+def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> CompositionalOptimizer:
+    """The config's method with its step rule and coefficients, on ``model``."""
+    return by_name(
+        config.method,
+        model,
+        problem.objective,
+        update=_RULES[config.update](),
+        lr=config.lr,
+        alpha=config.alpha,
+        beta=config.beta,
+        gamma=config.gamma,
+        weight_decay=config.weight_decay,
+        safeguard=ChangeBound() if config.safeguard else None,
+        snapshot_every=config.snapshot_every or _steps_of_a_pass(config, problem),
+        updated_slopes=config.updated_slopes,
+        one_slope=config.one_slope,
+    )
+
+
+def _steps_of_a_pass(config: Config, problem: Problem) -> int:
+    """So that exact passes cost about as much as the steps between them draw."""
+    return max(1, len(problem.train) // (config.blocks_per_step * config.samples_per_block))
+
+
+class Compositional(Learner):
+    """Batches of blocks, an optimizer of ours, and its exact passes when they are due.
+
+    Args:
+        config: of the run.
+        problem: its data and objective.
+        model: its network.
+        stepped: what steps call, if the network is spread over ranks.
+    """
+
+    opt: CompositionalOptimizer
+
+    def __init__(
+        self,
+        config: Config,
+        problem: Problem,
+        model: nn.Module,
+        stepped: nn.Module | None = None,
+    ) -> None:
+        self.model, self.problem = model, problem
+        self.stepped = model if stepped is None else stepped
+        self.ranks = Ranks()
+        self.opt = build_optimizer(config, problem, model)
+        blocks = min(config.blocks_per_step, problem.train.num_blocks)
+        self.loader = block_loader(
+            problem.train,
+            problem.objective,
+            blocks_per_step=blocks,
+            samples_per_block=config.samples_per_block,
+            num_steps=config.steps or ENDLESS,
+            seed=config.seed,
+            shares=config.shares,
+        )
+        self.drawn = blocks * config.samples_per_block
+        self._batches: Iterator[Any] | None = None
+
+    @property
+    def queries(self) -> Queries:
+        """As the optimizer counts them."""
+        return self.opt.queries
+
+    def step(self) -> Tensor:
+        """Take the exact pass that is due, then a step."""
+        if self._batches is None:
+            self._batches = iter(self.loader)
+        before = self.opt.queries.work
+        if self.opt.snapshot_due:
+            # Chunks of a step's size, for BatchNorm normalises by the chunk.
+            size = self.drawn // self.ranks.size
+            chunks = exact_pass(
+                self.stepped, self.problem.train, self.problem.objective, chunk_size=size
+            )
+            self.opt.snapshot(chunks)
+            # Counted for every block, but one pass of an input serves them all.
+            self.work += (self.opt.queries.work - before) // self.problem.objective.num_blocks
+            before = self.opt.queries.work
+        batch = next(self._batches)
+        value = self.opt.step(partial(self.problem.objective.inner, self.stepped, batch))
+        passed = len(batch.inputs) * self.ranks.size
+        self.work += (self.opt.queries.work - before) * passed // self.drawn
+        self.samples += self.drawn
+        return value
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """The network's outputs."""
+        outputs: Tensor = self.model(inputs)
+        return outputs
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer, the stream and the counts."""
+        return {
+            "opt": self.opt.state_dict(),
+            "loader": self.loader.state_dict(),
+            "work": self.work,
+            "samples": self.samples,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.opt.load_state_dict(state["opt"])
+        self.loader.load_state_dict(state["loader"])
+        self.work, self.samples, self._batches = state["work"], state["samples"], None

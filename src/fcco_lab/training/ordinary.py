@@ -1,0 +1,194 @@
+"""What one would use instead: softmax cross-entropy, and the min-max loss of AUC."""
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from fcco.data import BlockSampler, TaskData
+from fcco.distributed import Ranks
+from fcco.kernel.queries import Queries
+from fcco.problem.batches import TaskBatch
+from fcco_lab.training.config import Config
+from fcco_lab.training.learner import Learner
+from fcco_lab.training.parallel import lay_out_state
+from fcco_lab.training.problem import Problem
+
+__all__ = ["CrossEntropy", "MinMax", "one_vs_rest"]
+
+
+class _Ordinary(Learner):
+    """A torch optimizer; every input of a step is passed forward and backward once."""
+
+    def __init__(
+        self,
+        config: Config,
+        problem: Problem,
+        model: nn.Module,
+        stepped: nn.Module | None,
+        extra: list[Tensor],
+    ) -> None:
+        self.config, self.problem, self.model = config, problem, model
+        self.stepped = model if stepped is None else stepped
+        self.ranks = Ranks()
+        params = [*model.parameters(), *extra]
+        if config.update == "adam":
+            self.opt = torch.optim.AdamW(params, lr=config.lr, weight_decay=config.weight_decay)
+        elif config.update == "plain":
+            self.opt = torch.optim.SGD(
+                params, lr=config.lr, momentum=0.9, weight_decay=config.weight_decay
+            )
+        else:
+            raise ValueError(f"{config.method} has update adam or plain (SGD), not {config.update}")
+        blocks = min(config.blocks_per_step, problem.num_tasks)
+        self.drawn = blocks * config.samples_per_block
+        self.steps = 0
+
+    @property
+    def queries(self) -> Queries:
+        """One value and one gradient a sample."""
+        return Queries(self.samples, self.samples)
+
+    def _descend(self, loss: Tensor) -> Tensor:
+        value = self.ranks.sum(loss.detach().clone()) / self.ranks.size
+        if not value.isfinite():
+            raise FloatingPointError(f"the loss is {float(value)} at step {self.steps + 1}")
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+        self.steps += 1
+        self.samples += self.drawn
+        self.work += 3 * self.drawn
+        return value
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer and the counts; the stream follows from these."""
+        counts = {"steps": self.steps, "work": self.work, "samples": self.samples}
+        return {"opt": self.opt.state_dict(), **counts}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        # torch's optimizers do not copy, and would live on the pages of the file.
+        self.opt.load_state_dict(lay_out_state(self.opt, deepcopy(state["opt"])))
+        self.steps, self.work, self.samples = state["steps"], state["work"], state["samples"]
+
+
+def one_vs_rest(logits: Tensor) -> Tensor:
+    """Log-odds of each class against the rest: their sigmoid is the softmax probability.
+
+    Examples:
+        >>> logits = torch.tensor([[1.0, 2.0, 3.0]])
+        >>> bool(torch.allclose(one_vs_rest(logits).sigmoid(), logits.softmax(1)))
+        True
+    """
+    own = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
+    return logits - logits.unsqueeze(1).masked_fill(own, -torch.inf).logsumexp(2)
+
+
+class CrossEntropy(_Ordinary):
+    """Softmax cross-entropy on batches drawn uniformly, as large as a step of the others.
+
+    Several ranks share the rows of a batch. Arguments as of ``Compositional``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        problem: Problem,
+        model: nn.Module,
+        stepped: nn.Module | None = None,
+    ) -> None:
+        super().__init__(config, problem, model, stepped, [])
+        if self.drawn % self.ranks.size:
+            raise ValueError(
+                f"a batch of {self.drawn} (blocks_per_step x samples_per_block) is not a multiple "
+                f"of {self.ranks.size} ranks"
+            )
+
+    def step(self) -> Tensor:
+        """One batch."""
+        # As the others' samplers do: step t draws from a stream of its own.
+        generator = torch.Generator().manual_seed((self.config.seed << 32) + self.steps)
+        inputs, classes = self.problem.train.inputs, self.problem.classes
+        rows = torch.randint(len(inputs), (self.drawn,), generator=generator)
+        rows = rows[self.ranks.rank :: self.ranks.size]
+        logits, targets = self.stepped(inputs[rows.to(inputs.device)]), classes[rows]
+        targets = targets.to(logits.device)
+        if self.problem.num_tasks == 1:
+            loss = binary_cross_entropy_with_logits(logits.squeeze(1), targets.to(logits.dtype))
+        else:
+            loss = cross_entropy(logits, targets)
+        return self._descend(loss)
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """As a user of softmax would rank."""
+        logits: Tensor = self.model(inputs)
+        return logits if self.problem.num_tasks == 1 else one_vs_rest(logits)
+
+
+class MinMax(_Ordinary):
+    """The min-max margin loss of AUC, as LibAUC does it, on the batches that our methods see.
+
+        min_{w,a,b} max_{c >= 0} E+ (h - a)^2 + E- (h - b)^2 + 2 c (1 + E- h - E+ h) - c^2
+
+    for each task; w, a, b descend with momentum, c ascends with the same step size.
+
+    It is for one process.
+    """
+
+    def __init__(self, config: Config, problem: Problem, model: nn.Module) -> None:
+        if Ranks().size > 1:
+            raise ValueError("method min-max runs in one process only: start it without torchrun")
+        if not isinstance(problem.train, TaskData):
+            raise ValueError("min-max is for objective auc")
+        like = next(model.parameters())
+        self.centres = torch.zeros(2, problem.num_tasks, device=like.device, requires_grad=True)
+        self.dual = torch.zeros(problem.num_tasks, device=like.device, requires_grad=True)
+        super().__init__(config, problem, model, None, [self.centres])
+        self.sampled: Any = problem.train  # whose draws are TaskBatches
+        blocks = min(config.blocks_per_step, problem.num_tasks)
+        self.sampler = BlockSampler(
+            self.sampled,
+            blocks_per_step=blocks,
+            samples_per_block=config.samples_per_block,
+            num_steps=2**62,
+            seed=config.seed,
+            shares=config.shares,
+        )
+
+    def step(self) -> Tensor:
+        """Descend in the network and the centres, ascend in the dual."""
+        batch: TaskBatch = self.sampled.collate(self.sampler.at(self.steps + 1))
+        blocks = batch.blocks
+        logits = self.model(batch.inputs).view(len(blocks), -1, self.problem.num_tasks)
+        h = logits.sigmoid().gather(2, blocks.view(-1, 1, 1).expand(-1, logits.shape[1], 1))
+        positive, negative = h[:, : batch.positives, 0], h[:, batch.positives :, 0]
+        a, b = self.centres[:, blocks].unsqueeze(2)
+        dual = self.dual[blocks]
+        spread = (positive - a).square().mean(1) + (negative - b).square().mean(1)
+        margin = 2 * dual * (1 + negative.mean(1) - positive.mean(1)) - dual.square()
+        value = self._descend((spread + margin).mean())
+        with torch.no_grad():
+            assert self.dual.grad is not None
+            self.dual.add_(self.dual.grad, alpha=self.opt.param_groups[0]["lr"]).clamp_(min=0)
+            self.dual.grad = None
+        return value
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """The network's outputs."""
+        outputs: Tensor = self.model(inputs)
+        return outputs
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the centres and the dual."""
+        own = {"centres": self.centres.detach(), "dual": self.dual.detach()}
+        return {**super().state_dict(), **own}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        super().load_state_dict(state)
+        with torch.no_grad():
+            self.centres.copy_(state["centres"])
+            self.dual.copy_(state["dual"])

@@ -1,0 +1,39 @@
+"""The best of the settings that were tried, and the config file that keeps it."""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import fields
+
+from fcco_lab.runs import Record
+from fcco_lab.training import Config
+
+__all__ = ["as_toml", "ranked"]
+
+
+def ranked(records: Iterable[Record]) -> list[Record]:
+    """The finished runs, best held-out AUC first; of equals the one with the lower objective."""
+    whole = [
+        record
+        for record in records
+        if record["status"] == "finished" and math.isfinite(record["auc"])
+    ]
+    return sorted(whole, key=lambda record: (-record["auc"], record["objective"]))
+
+
+def as_toml(config: Config) -> str:
+    """A config file with what is not the default; the held-out part is for tuning alone.
+
+    Examples:
+        >>> print(as_toml(Config(data="usps", lr=0.1, safeguard=False, holdout=0.2)), end="")
+        data = "usps"
+        lr = 0.1
+        safeguard = false
+    """
+    lines = []
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name != "holdout" and value != field.default:
+            # JSON writes text, numbers and booleans as TOML does.
+            lines.append(f"{field.name} = {json.dumps(value, ensure_ascii=False)}\n")
+    return "".join(lines)
