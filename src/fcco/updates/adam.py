@@ -83,7 +83,7 @@ class Adam(SecondMoment):
     Args:
         beta2: memory of the second moment; the paper's beta' is 1 - beta2.
         eps: the paper's delta.
-        radius: of the ball z_t is projected onto, in the direction alone (C_F in the paper's
+        radius: of the ball z_t is projected onto, only in the direction (C_F in the paper's
             analysis); None: no projection.
         bias_correction: divide h_t by 1 - beta2^t as torch's Adam does; False is the paper's rule.
 
