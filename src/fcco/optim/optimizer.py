@@ -50,7 +50,7 @@ class _Live(NamedTuple):
     sizes: list[int]
     """How many trainable parameters each group has."""
     owned: list[Tensor]
-    """All parameters that may differ at an older point: the frozen ones that were trained before too."""
+    """All parameters that may differ at an older point: frozen ones that were trained too."""
     held: list[dict[str, Any]]
     """The states of these."""
 
