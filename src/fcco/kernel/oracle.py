@@ -206,7 +206,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         parts = locals_of(self._params)
         with torch.no_grad():
             if not self._home:
-                here = torch._foreach_clone(parts)
+                here = list(map(torch.clone, parts))
                 self._home.append(partial(torch._foreach_copy_, parts, here))
             torch._foreach_copy_(parts, locals_of(place))
         written(self._params)

@@ -66,7 +66,7 @@ class SecondMoment(Update):
         h = self.moment(h, states)
         # In place from here on: fresh memory for every operation costs more than the arithmetic.
         directions = (
-            torch._foreach_div(h, weight) if self.bias_correction else torch._foreach_clone(h)
+            torch._foreach_div(h, weight) if self.bias_correction else list(map(torch.clone, h))
         )
         torch._foreach_sqrt_(directions)
         torch._foreach_add_(directions, self.eps)
