@@ -17,7 +17,7 @@ from fcco.problem.batches import (
     ViewBatch,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BSGD",

@@ -1,4 +1,4 @@
-"""Data with block structure: who belongs to which block, and how steps and exact passes see it."""
+"""Data with block structure: the blocks of samples, and batches for steps and exact passes."""
 
 from fcco.data.anchors import AnchorData
 from fcco.data.blocks import BlockData

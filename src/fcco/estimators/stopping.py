@@ -1,4 +1,4 @@
-"""A whole training: a falling learning rate, early stopping, the best weights kept."""
+"""A whole training: a decaying learning rate, early stopping, the best weights."""
 
 from copy import deepcopy
 from math import cos, inf, pi
@@ -19,9 +19,9 @@ class Record(NamedTuple):
     step: int
     """Steps taken."""
     objective: float
-    """Mean of what the steps since the last entry saw of the objective."""
+    """The mean of the estimated objective over the steps since the last entry."""
     metric: float | None
-    """On the held-out samples, if there are any."""
+    """The metric of the held-out samples, if there are any."""
 
 
 def train(
@@ -35,17 +35,17 @@ def train(
     patience: int,
     held_out: tuple[Tensor, Target] | None = None,
 ) -> list[Record]:
-    """Take ``num_steps``, or fewer if the metric of the held-out samples stops to rise.
+    """Take ``num_steps``, or fewer if the metric of the held-out samples stops rising.
 
     Args:
-        training: what is trained, in place.
+        training: the training, changed in place.
         inputs: the samples.
         target: their labels.
-        num_steps: at most.
-        rate: of steps taken to the factor of the learning rate.
-        every: steps between two looks at the metric.
-        patience: looks without a rise, after which it stops.
-        held_out: samples and labels to stop by; the weights that did best on them are kept.
+        num_steps: the largest number of steps.
+        rate: from the number of steps taken to the factor of the learning rate.
+        every: steps between two evaluations of the metric.
+        patience: evaluations without a rise before it stops.
+        held_out: samples and labels for the metric; the weights that are best on them are kept.
     """
     history: list[Record] = []
     best, weights, since = -inf, None, 0
@@ -60,7 +60,7 @@ def train(
         if metric is None:
             continue
         since = 0 if metric > best else since + 1
-        if metric >= best:  # of equals the later, which saw more
+        if metric >= best:  # the later one if equal
             best, weights = metric, deepcopy(training.network.state_dict())
         if since >= patience:
             break
@@ -80,7 +80,7 @@ def cosine(num_steps: int) -> Rate:
 
 
 def root(step: int) -> float:
-    """1 at first, then falling as one over a root: for a training that knows no last step.
+    """1 at first, then proportional to 1/sqrt: for a training without a known last step.
 
     Examples:
         >>> root(0), root(300)

@@ -1,4 +1,4 @@
-"""Ranking lists: ListNet and NDCG. One block a pair of a list and one of its items."""
+"""Ranking lists: ListNet and NDCG. One block per item of a list."""
 
 import math
 from typing import Any
@@ -22,12 +22,12 @@ class ListNet(ScaledObjective):
 
         u = mean over x in the list of exp(h(x) - h(x_i)),  f(u) = (m/Q) p_i log(N u),
 
-    N the length of the list, Q the number of lists, p the softmax of the grades.
+    where N is the length of the list, Q the number of lists, and p the softmax of the grades.
 
-    Block i is item i; items are numbered list after list.
+    Block i is item i; items are numbered list by list.
 
     Args:
-        grades: (m,), of every item.
+        grades: (m,), the grade of every item.
         lengths: (Q,), the lengths of the lists.
 
     Examples:
@@ -57,7 +57,7 @@ class ListNet(ScaledObjective):
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """p log of the sum over the list."""
+        """p times the log of the sum over the list."""
         sizes = self._sizes(blocks, u)
         return self._weights(blocks, u) * ((sizes * u[:, 0]).log() + log_scale)
 
@@ -73,17 +73,17 @@ class NDCG(Objective):
         u = mean over x in the list of l(h(x) - h(x_i)),  rank = N u + 1 - l(0),
         f(u) = -(m/Q) (2^y_i - 1) / (Z log2(1 + rank)),
 
-    Z the ideal DCG of the list (of its top K), Q the number of lists with a relevant item. At K
-    the gain fades out past rank K: it is multiplied by sigmoid((K + 1/2 - rank) / softness).
+    where Z is the ideal DCG of the list (of its top K), and Q the number of lists with a relevant
+    item. For NDCG at K the gain is multiplied by sigmoid((K + 1/2 - rank) / softness).
 
-    Block i is the i-th item with a positive grade; items are numbered list after list.
+    Block i is the i-th item with a positive grade; items are numbered list by list.
 
     Args:
-        grades: of every item, relevant or not; 0 is irrelevant.
+        grades: the grade of every item; 0 is irrelevant.
         lengths: (number of lists,).
         top_k: K; None: the whole list.
-        surrogate: l; an item counts itself as 1 whatever l(0) is, so first place is rank 1.
-        softness: width of the cut at K, in ranks.
+        surrogate: l; an item counts itself as 1 for every l(0), so the first rank is 1.
+        softness: the width of the cut at K, in ranks.
 
     Examples:
         >>> objective = NDCG(torch.tensor([2, 0, 1]), torch.tensor([3]))
@@ -133,7 +133,7 @@ class NDCG(Objective):
         return -gain if self.top_k is None else -gain * self._kept(rank)
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """d/du of G c / log2(1 + rank), with c = 1 or what is kept of it past rank K."""
+        """d/du of G c / log2(1 + rank), where c is 1 or the factor of the cut at K."""
         sizes = self._sizes(blocks, u)
         rank = self._rank(u, sizes)
         discount = torch.log2(1 + rank)
@@ -148,7 +148,7 @@ class NDCG(Objective):
         return sizes * u[:, 0] + (1 - self.surrogate.at_zero)
 
     def _kept(self, rank: Tensor) -> Tensor:
-        """How much of a gain counts, from 1 to 0 past rank K."""
+        """The factor of a gain, which falls from 1 to 0 at rank K."""
         assert self.top_k is not None
         return torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
 
@@ -159,7 +159,7 @@ class NDCG(Objective):
 
 
 def _lists(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The list of each item, and that list's length."""
+    """The list of each item, and the length of that list."""
     if grades.ndim != 1 or lengths.ndim != 1 or int(lengths.sum()) != len(grades):
         raise ValueError(
             f"lengths must add up to the {len(grades)} grades, they add up to {int(lengths.sum())}"
