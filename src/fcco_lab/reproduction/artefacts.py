@@ -93,7 +93,9 @@ def _blocks(record: Record) -> str:
 
 
 def _figure4(records: Sequence[Record], place: Path) -> list[Path]:
-    return _panels(records, place / "figure4", panel=contender, line=_blocks, title="Blocks a step")
+    return _panels(
+        records, place / "figure4", panel=contender, line=_blocks, title="Blocks per step"
+    )
 
 
 def _many_tasks(records: Sequence[Record], place: Path) -> list[Path]:
