@@ -14,6 +14,7 @@ from fcco.data.records import Classified, Ranked, Survival
 from fcco.data.sampler import BlockSampler
 from fcco.data.tasks import TaskData
 from fcco.data.views import ViewData
+from fcco.data.with_index import WithIndex
 
 __all__ = [
     "AnchorData",
@@ -29,6 +30,7 @@ __all__ = [
     "Survival",
     "TaskData",
     "ViewData",
+    "WithIndex",
     "available",
     "binary",
     "block_loader",

@@ -14,7 +14,7 @@ from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
-__all__ = ["NDCG", "ListNet"]
+__all__ = ["NDCG", "ListNet", "lists_of"]
 
 
 class ListNet(ScaledObjective):
@@ -40,7 +40,7 @@ class ListNet(ScaledObjective):
 
     def __init__(self, grades: Tensor, lengths: Tensor) -> None:
         grades, lengths = grades.cpu(), lengths.cpu()
-        owner, sizes = _lists(grades, lengths)
+        owner, sizes = lists_of(grades, lengths)
         self.num_blocks = len(grades)
         self.inner_size = int(lengths.max())
         self._sizes = Column(sizes)
@@ -104,7 +104,7 @@ class NDCG(Objective):
         softness: float = 0.5,
     ) -> None:
         grades, lengths = grades.cpu(), lengths.cpu()
-        owner, sizes = _lists(grades, lengths)
+        owner, sizes = lists_of(grades, lengths)
         check_positive(top_k=1 if top_k is None else top_k, softness=softness)
         relevant = grades > 0
         if not relevant.any():
@@ -156,8 +156,13 @@ class NDCG(Objective):
         return torch.maximum(u, lowest.unsqueeze(1))
 
 
-def _lists(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The list of each item, and that list's length."""
+def lists_of(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The list of each item, and that list's length, after a look at both arguments.
+
+    Examples:
+        >>> lists_of(torch.tensor([0, 1, 2]), torch.tensor([1, 2]))
+        (tensor([0, 1, 1]), tensor([1, 2, 2]))
+    """
     if grades.ndim != 1 or lengths.ndim != 1 or int(lengths.sum()) != len(grades):
         raise ValueError(
             f"lengths must add up to the {len(grades)} grades, they add up to {int(lengths.sum())}"
