@@ -86,7 +86,7 @@ class AUCLoss(ScoreLoss):
         both = positive.any(0) & negative.any(0)
         log_u = [
             z[:, both].where(members[:, both], -torch.inf).logsumexp(0)
-            - members[:, both].sum(0).log()
+            - members[:, both].sum(0).to(h.dtype).log()
             for members, z in ((negative, h), (positive, -h))
         ]
         return self.temperature * softplus(log_u[0] + log_u[1]).mean()
@@ -100,9 +100,9 @@ class AUCLoss(ScoreLoss):
         change.journal.write(self.counts, ..., counts)
         self._add_up(change, block[block >= 0].unique())
         log_sums = _grouped_logsumexp(self.log_sums, self.group, 2 * tasks)
-        log_u = (log_sums - counts.clamp(min=1).log()).view(2, tasks).sum(0)
+        log_u = (log_sums - counts.clamp(min=1).double().log()).view(2, tasks).sum(0)
         both = (counts.view(2, tasks) > 0).all(0)
-        share = both / both.sum().clamp(min=1)
+        share = both / both.sum().clamp(min=1).double()
         value = self.temperature * (share * softplus(log_u.where(both, 0))).sum()
         if not change.slopes:
             return value, None

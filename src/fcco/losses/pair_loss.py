@@ -100,8 +100,8 @@ class PairLoss(ScoreLoss):
         self._move(change, cells[partner], groups[partner], change.old[partner], known[partner])
         rows = self.pairs.rows(groups[anchor], cells[anchor])
         self._renew(change, rows, groups.unique())
-        value, slopes = self._value()
-        if not change.slopes:
+        value, slopes = self._value(change.slopes)
+        if slopes is None:
             return value, None
         slope = torch.zeros_like(change.old, dtype=torch.float64)
         slope[partner] = self._of_partners(cells[partner], groups[partner], slopes)
@@ -156,16 +156,15 @@ class PairLoss(ScoreLoss):
             change.journal.write(self.sums, rows[some], sums)
             change.journal.write(self.scale, rows[some], scale)
 
-    def _value(self) -> tuple[Tensor, Tensor]:
-        """F and its derivatives by ``sums``."""
+    def _value(self, slopes: bool) -> tuple[Tensor, Tensor | None]:
+        """F and, if wanted, its derivatives by ``sums``."""
         weights = self._weights(everyone=int(self.num_seen) == len(self.seen))
         counted = (weights > 0).unsqueeze(1)
         with torch.enable_grad():
             sums = self.sums.clamp(min=_GONE).where(counted, 1.0).requires_grad_()
             costs = self._outer(sums, self.scale, self.counts[1, self.pairs.group].clamp(min=1))
             value = (weights * costs.where(weights > 0, 0.0)).sum()
-            (slopes,) = torch.autograd.grad(value, sums)
-        return value.detach(), slopes
+        return value.detach(), torch.autograd.grad(value, sums)[0] if slopes else None
 
     def _of_partners(self, cells: Tensor, groups: Tensor, slopes: Tensor) -> Tensor:
         """dF/dh_k = sum_i dF/du_i term' over the anchors i that k is a partner of."""

@@ -60,7 +60,7 @@ class PartialAUCLoss(PairLoss):
         self.temperature, self.two_way = temperature, two_way
 
     def _outer(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
-        log_u = sums[:, 0].log() + scale - partners.log()
+        log_u = sums[:, 0].log() + scale - partners.to(sums.dtype).log()
         if self.two_way is None:
             return self.temperature * log_u
         return exp_then_linear(self.temperature / self.two_way * log_u, _CAP)

@@ -90,19 +90,20 @@ class ScoreLoss(nn.Module, ABC):
             num_samples=len(self.scores),
             num_tasks=self.scores.shape[1],
         )
-        journal, graph = Journal(), torch.is_grad_enabled()
+        journal, write = Journal(), self.training and torch.is_grad_enabled()
+        slopes = torch.is_grad_enabled() and batch.scores.requires_grad
         try:
             with torch.no_grad(), torch.autocast(self.scores.device.type, enabled=False):
-                value, slopes = self._fresh(batch, journal, graph)
+                value, slope = self._fresh(batch, journal, slopes)
         except BaseException:
             journal.undo()
             raise
-        if not (self.training and graph):
+        if not write:
             journal.undo()
         h = batch.scores
-        if slopes is None:
+        if slope is None:
             return value.to(h.dtype)
-        return value.to(h.dtype) + (slopes.to(h.dtype) * (h - h.detach())).sum()
+        return value.to(h.dtype) + (slope.to(h.dtype) * (h - h.detach())).sum()
 
     def _fresh(
         self, batch: ScoreBatch, journal: Journal, slopes: bool
@@ -115,7 +116,8 @@ class ScoreLoss(nn.Module, ABC):
         journal.write(self.seen, index, torch.ones_like(known))
         journal.write(self.num_seen, ..., count)
         value, slope = self._look(Change(index, old, known, journal, slopes))
-        if not value.isfinite() or (slope is not None and not slope.isfinite().all()):
+        finite = value.isfinite() & new.isfinite().all()
+        if not (finite if slope is None else finite & slope.isfinite().all()):
             largest = index[new.abs().amax(1).argmax()].item()
             raise FloatingPointError(
                 f"F is {value.item()} with the scores of this batch, the largest of which is that "
