@@ -135,6 +135,7 @@ def test_many_pairs_go_in_parts(monkeypatch):
     scores = torch.randn(45, 3, dtype=torch.float64, generator=criteria.generator())
     whole = L.APLoss(labels).exact(scores)
     monkeypatch.setattr("fcco.losses.pairs.PAIRS", 50)
+    monkeypatch.setattr("fcco.losses.rows.PAIRS", 50)
     scores.requires_grad_()
     parts = L.APLoss(labels).exact(scores)
     torch.testing.assert_close(parts.detach(), whole)

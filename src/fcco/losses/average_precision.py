@@ -36,17 +36,16 @@ class APLoss(PairLoss):
     def __init__(self, labels: Any, *, surrogate: Surrogate | None = None) -> None:
         positive, negative = read_labels(labels)
         tasks = positive.shape[1]
-        super().__init__(
-            Pairs(
-                positive,
-                positive | negative,
-                torch.arange(tasks).unsqueeze(0),
-                tasks,
-                term=Plain(surrogate or SquaredHinge()),
-                own=1.0,
-                marked=positive,
-            )
+        pairs = Pairs(
+            positive,
+            positive | negative,
+            torch.arange(tasks).unsqueeze(0),
+            tasks,
+            term=Plain(surrogate or SquaredHinge()),
+            own=1.0,
+            marked=positive,
         )
+        super().__init__(pairs, pairs.mean_weights(pairs.sizes))
 
     def _outer(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
-        return -sums[:, 1] / sums[:, 0]
+        return -sums[..., 1] / sums[..., 0]

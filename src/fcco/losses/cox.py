@@ -138,7 +138,7 @@ class CoxLoss(ScoreLoss):
         if (h - self.shift > _SPREAD).any() or not risk[0] > _SMALLEST:
             # Measure the exponentials from the highest score, and if that does not help ...
             change.journal.write(self.shift, ..., self.scores[self.seen].max().double())
-            self._add_up(change, None)
+            self._add_up(change, torch.arange(self.sums.shape[1], device=h.device))
             risk = self._risk(time, share)
             if not risk[0] > _SMALLEST:
                 return self._slowly(change)
@@ -156,17 +156,18 @@ class CoxLoss(ScoreLoss):
         slope = (h - self.shift).exp() * weights - event.double()
         return value, slope.unsqueeze(1) / len(time)
 
-    def _add_up(self, change: Change, blocks: Tensor | None) -> None:
-        """The sums of some blocks from their samples, or of all."""
-        if blocks is None or len(blocks) * BLOCK > len(self.order):
+    def _add_up(self, change: Change, blocks: Tensor) -> None:
+        """The sums of some blocks from their samples, or of all if that is less work."""
+        starts = self.starts[blocks]
+        sizes = self.starts[blocks + 1] - starts
+        if not len(sizes) or len(sizes) * int(sizes.max()) <= 2 * len(self.order):
+            places, inside = ranges(starts, sizes)
+            terms = self._terms(self.order[places]) * inside
+            change.journal.write(self.sums.T, blocks, terms.sum(2).T)
+        else:
             terms = self._terms(torch.arange(len(self.order), device=self.order.device))
             sums = torch.zeros_like(self.sums).index_add(1, self.block, terms)
             change.journal.write(self.sums, ..., sums)
-        else:
-            starts = self.starts[blocks]
-            places, inside = ranges(starts, self.starts[blocks + 1] - starts)
-            terms = self._terms(self.order[places]) * inside
-            change.journal.write(self.sums.T, blocks, terms.sum(2).T)
 
     def _terms(self, samples: Tensor) -> Tensor:
         """exp(h - shift), the same of events alone, and the events' scores: (3, ...)."""

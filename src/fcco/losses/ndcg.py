@@ -10,7 +10,7 @@ from fcco.losses.pairs import Pairs
 from fcco.losses.table import Change
 from fcco.losses.terms import Plain
 from fcco.objectives.domains import check_positive
-from fcco.objectives.listwise import lists_of
+from fcco.objectives.listwise import ideal_dcg, lists_of
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 
 __all__ = ["NDCGLoss"]
@@ -42,8 +42,6 @@ class NDCGLoss(PairLoss):
 
     ideal: Tensor
     """(lists,), Z of the items seen."""
-    best: Tensor
-    """(lists,), Z of all."""
     gains: Tensor
     """(N,), 2^y - 1."""
 
@@ -62,41 +60,45 @@ class NDCGLoss(PairLoss):
         relevant = (grades > 0).unsqueeze(1)
         if not relevant.any():
             raise ValueError("grades: no item is relevant")
+        lists, gains = owner.unsqueeze(1), grades.double().exp2() - 1
         term = Plain(surrogate or SquaredHinge())
         everyone = torch.ones_like(relevant)
-        lists = owner.unsqueeze(1)
-        super().__init__(Pairs(relevant, everyone, lists, len(lengths), term=term, own=1.0))
+        pairs = Pairs(relevant, everyone, lists, len(lengths), term=term, own=1.0)
+        best = ideal_dcg(gains, owner, lengths, top_k)
+        super().__init__(pairs, _shares(gains[pairs.anchors.cells], best, pairs.group))
         self.top_k, self.softness = top_k, softness
-        self._structure(gains=grades.double().exp2() - 1)
-        self._structure(best=self._ideal(torch.arange(len(lengths)), everyone.squeeze(1)))
+        self._structure(gains=gains)
         self._running("ideal", torch.zeros(len(lengths)))
 
     def _outer(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
-        rank = sums[:, 0] * scale.exp()
+        rank = sums[..., 0] * scale.exp()
         gain = 1 / torch.log2(1 + rank)
         if self.top_k is not None:
             gain = gain * torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
         return -gain
 
-    def _weights(self, everyone: bool) -> Tensor:
-        """The gain over Z and Q."""
-        ideal = self.best if everyone else self.ideal
-        each = (ideal > 0) / (ideal.where(ideal > 0, 1) * (ideal > 0).sum().clamp(min=1))
-        gains = self.gains[self.pairs.anchors.cells] * self._counted(everyone)
-        return gains * each[self.pairs.group]
+    def _weights_so_far(self) -> Tensor:
+        items = self.pairs.anchors.cells
+        return _shares(self.gains[items] * self.seen[items], self.ideal, self.pairs.group)
 
     def _look(self, change: Change) -> tuple[Tensor, Tensor | None]:
         longer = self.pairs.owner[change.index, 0][~change.known].unique()
-        change.journal.write(self.ideal, longer, self._ideal(longer, self.seen))
+        change.journal.write(self.ideal, longer, self._ideal(longer))
         return super()._look(change)
 
-    def _ideal(self, lists: Tensor, seen: Tensor) -> Tensor:
+    def _ideal(self, lists: Tensor) -> Tensor:
         """The DCG of the best order of the items seen of some lists."""
-        parts = [torch.zeros(0, dtype=torch.float64, device=lists.device)]
-        for some in self.pairs.split(lists, 1):
-            items, inside = self.pairs.partners.places(lists[some])  # all items are partners
-            gains = (self.gains[items] * (inside & seen[items])).sort(1, descending=True).values
+        parts = [self.ideal[:0]]
+        for some in self.pairs.split(lists):
+            items, inside = self.pairs.partners.places(some)  # all items are partners
+            gains = (self.gains[items] * (inside & self.seen[items])).sort(1, descending=True)[0]
             rank = torch.arange(1, gains.shape[1] + 1, device=lists.device)
             kept = rank <= (self.top_k or len(rank))
             parts.append((gains * kept / torch.log2(1 + rank.double())).sum(1))
         return torch.cat(parts)
+
+
+def _shares(gains: Tensor, ideal: Tensor, group: Tensor) -> Tensor:
+    """Gains over the ideal DCG of their lists and the number of lists that have one."""
+    count = (ideal > 0).sum().clamp(min=1)
+    return gains / (ideal.where(ideal > 0, 1) * count)[group]

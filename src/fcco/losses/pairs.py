@@ -1,6 +1,7 @@
 """Which cells of a table are compared with which, and what a pair of them adds."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -8,12 +9,30 @@ from torch import Tensor, nn
 from fcco.losses.groups import Groups
 from fcco.losses.terms import Term
 
-__all__ = ["PAIRS", "TINY", "Pairs"]
+__all__ = ["PAIRS", "TINY", "Pairs", "Panel", "of_groups"]
 
 PAIRS = 1 << 20
 """Pairs that are formed at once."""
 TINY = -600.0
 """The scale of a sum that has no term."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The anchors and partners of some groups side by side, one group a line."""
+
+    rows: Tensor
+    """(g, A), of the anchors."""
+    inside: Tensor
+    """(g, A), where there is an anchor; the others repeat one."""
+    anchors: Tensor
+    """(g, A), their scores."""
+    partners: Tensor
+    """(g, P), the partners' scores."""
+    counts: Tensor | None
+    """(g, P), which of them count; None: all."""
+    marked: Tensor | None
+    """(g, P), which are marked; None: none are."""
 
 
 class Pairs(nn.Module):
@@ -26,13 +45,13 @@ class Pairs(nn.Module):
 
     Args:
         anchor: (N, T), which cells are anchors.
-        partner: (N, T), which are partners.
+        partner: (N, T), which are partners; all anchors are, if ``own`` is not 0.
         owner: (N, 1) or (1, T), the group of a cell: its list, or its task.
         num_groups: G.
         term: what a pair adds.
         sign: 1 for term(h_j - h_i), -1 for term(h_i - h_j).
         own: what an anchor adds to its own sum.
-        marked: (N, T), partners that a second sum counts.
+        marked: (N, T), partners that a second sum counts; all anchors are.
     """
 
     owner: Tensor
@@ -59,7 +78,10 @@ class Pairs(nn.Module):
         marked: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.term, self.sign, self.own = term, sign, own
+        self.term, self.sign, self.own_partner = term, sign, own != 0
+        # A sum over all partners holds the anchor's own term(0), which is put right once.
+        zero = torch.zeros((), dtype=torch.float64)
+        self.own = own - float(term(zero, zero, None)) if own else 0.0
         whose = owner.expand(anchor.shape).flatten()
         self.anchors = Groups.of(whose.where(anchor.flatten(), -1), num_groups)
         self.partners = Groups.of(whose.where(partner.flatten(), -1), num_groups)
@@ -82,41 +104,92 @@ class Pairs(nn.Module):
         cells = samples.unsqueeze(1) * tasks + torch.arange(tasks, device=samples.device)
         return cells, self.owner.expand(self.anchor.shape)[samples]
 
-    def rows(self, groups: Tensor, cells: Tensor) -> Tensor:
-        """The rows of some anchors."""
-        return torch.searchsorted(self.keys, groups * self.anchor.numel() + cells)
+    def mean_weights(self, counts: Tensor) -> Tensor:
+        """c_i of a mean over the anchors of a group, and over groups with two kinds of members.
 
-    def split(self, groups: Tensor, side: int) -> Iterator[Tensor]:
-        """Positions in ``groups`` whose pairs with all anchors (0) or partners (1) fit at once."""
+        Args:
+            counts: (2, G), anchors and partners of each group.
+        """
+        anchors, partners = counts.unbind()
+        both = (anchors > 0) & (partners > (anchors if self.own_partner else 0))
+        each = both / (anchors.clamp(min=1) * both.sum().clamp(min=1)).double()
+        return each[self.group]
+
+    def columns(self, groups: Tensor, cells: Tensor) -> Tensor:
+        """Where some anchors are in the lines of their groups."""
+        rows = torch.searchsorted(self.keys, groups * self.anchor.numel() + cells)
+        return rows - self.anchors.starts[groups]
+
+    def split(self, groups: Tensor) -> Iterator[Tensor]:
+        """Groups of which a panel can be formed at once."""
         if len(groups):
-            width = int(self.sizes[side, groups].max())
-            yield from torch.arange(len(groups), device=groups.device).split(
-                max(1, PAIRS // max(width, 1))
-            )
+            width = max(int(self.sizes[:, groups].max()), 1)
+            yield from groups.split(max(1, PAIRS // width))
+
+    def panel(self, groups: Tensor, h: Tensor, seen: Tensor | None) -> Panel:
+        """Of these groups; ``seen`` tells which samples count, None: all do."""
+        rows, inside = self.anchors.places(groups)
+        places, counts = self.partners.places(groups)
+        partners = self.partners.cells[places]
+        if seen is not None:
+            counts = counts & seen[partners // self.anchor.shape[1]]
+        return Panel(
+            rows,
+            inside,
+            h[self.anchors.cells[rows]].double(),
+            h[partners].double(),
+            None if bool(counts.all()) else counts,
+            None if self.marked is None else self.marked.view(-1)[partners].double(),
+        )
 
     def of_anchors(
-        self, rows: Tensor, scores: Tensor, h: Tensor, seen: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Differences between anchors with these scores and their partners, (r, width): which of
-        them count, and which are marked."""
-        places, counts = self.partners.places(self.group[rows])
-        partners = self.partners.cells[places]
-        counts = counts & seen[partners // self.anchor.shape[1]]
-        if self.own:
-            counts = counts & (partners != self.anchors.cells[rows].unsqueeze(1))
-        marked = None if self.marked is None else self.marked.flatten()[partners]
-        return self.sign * (h[partners] - scores.unsqueeze(1)), counts, marked
+        self, panel: Panel, line: Tensor, scores: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Differences of all partners of a line and an anchor there with this score, (k, P).
 
-    def sum(self, rows: Tensor, h: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """u_i of some rows, (r, 1) or (r, 2), over exp(scale), (r,), so that the first is 1."""
-        s, counts, marked = self.of_anchors(rows, h[self.anchors.cells[rows]], h, seen)
+        And which of them count; None: all.
+        """
+        s = self.sign * (of_groups(panel.partners, line) - scores.unsqueeze(1))
+        return s, None if panel.counts is None else of_groups(panel.counts, line)
+
+    def of_partners(
+        self, panel: Panel, line: Tensor, scores: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Differences of a partner with this score and all anchors of its line, (k, A)."""
+        s = self.sign * (scores.unsqueeze(1) - of_groups(panel.anchors, line))
+        return s, None if len(panel.inside) == 1 else of_groups(panel.inside, line)
+
+    def sum(self, panel: Panel, line: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """u of anchors with these scores on some lines of a panel.
+
+        As (k, 1) or (k, 2), over exp(scale), (k,), such that the first is about 1.
+        """
+        s, counts = self.of_anchors(panel, line, scores)
         with torch.no_grad():
-            scale = self.term.size(s).where(counts, -torch.inf).amax(1)
-            scale = scale.clamp(min=0.0 if self.own else TINY)
-        terms = self.term(s, scale.unsqueeze(1), counts)
-        parts = [terms] if marked is None else [terms, terms * marked]
-        sums = torch.stack([part.sum(1) for part in parts], dim=1)
+            size = self.term.size(s)
+            scale = (size if counts is None else size.where(counts, -torch.inf)).amax(1)
+            scale = scale.clamp(min=TINY)
+        sums = self.total(panel, line, self.term(s, scale.unsqueeze(1), counts))
         sums = sums + self.own * (-scale).exp().unsqueeze(1)
         total = sums.detach()[:, :1]
         total = total.where(total > 0, 1)
         return sums / total, scale + total.log().squeeze(1)
+
+    def total(self, panel: Panel, line: Tensor, terms: Tensor) -> Tensor:
+        """Sums of (k, P) terms over the partners of their lines, and over the marked ones."""
+        if panel.marked is None:
+            return terms.sum(1, keepdim=True)
+        if len(panel.marked) == 1:
+            return terms @ torch.stack([torch.ones_like(panel.marked[0]), panel.marked[0]], dim=1)
+        return torch.stack([terms.sum(1), (terms * panel.marked[line]).sum(1)], dim=1)
+
+
+def of_groups(lines: Tensor, line: Tensor) -> Tensor:
+    """``lines[line]``, without a copy if there is one line alone.
+
+    Examples:
+        >>> of_groups(torch.tensor([[1, 2]]), torch.tensor([0, 0]))
+        tensor([[1, 2],
+                [1, 2]])
+    """
+    return lines.expand(len(line), *lines.shape[1:]) if len(lines) == 1 else lines[line]

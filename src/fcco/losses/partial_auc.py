@@ -56,11 +56,12 @@ class PartialAUCLoss(PairLoss):
         tasks = positive.shape[1]
         term = Exponentials(surrogate or SquaredHinge(), temperature)
         owner = torch.arange(tasks).unsqueeze(0)
-        super().__init__(Pairs(positive, negative, owner, tasks, term=term))
+        pairs = Pairs(positive, negative, owner, tasks, term=term)
+        super().__init__(pairs, pairs.mean_weights(pairs.sizes))
         self.temperature, self.two_way = temperature, two_way
 
     def _outer(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
-        log_u = sums[:, 0].log() + scale - partners.to(sums.dtype).log()
+        log_u = sums[..., 0].log() + scale - partners.to(sums.dtype).log()
         if self.two_way is None:
             return self.temperature * log_u
         return exp_then_linear(self.temperature / self.two_way * log_u, _CAP)

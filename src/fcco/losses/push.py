@@ -39,8 +39,9 @@ class PushLoss(PairLoss):
         positive, negative = read_labels(labels)
         tasks = positive.shape[1]
         term, owner = Plain(surrogate or Logistic()), torch.arange(tasks).unsqueeze(0)
-        super().__init__(Pairs(negative, positive, owner, tasks, term=term, sign=-1.0))
+        pairs = Pairs(negative, positive, owner, tasks, term=term, sign=-1.0)
+        super().__init__(pairs, pairs.mean_weights(pairs.sizes))
         self.power = power
 
     def _outer(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
-        return (sums[:, 0] * scale.exp() / partners).pow(self.power)
+        return (sums[..., 0] * scale.exp() / partners).pow(self.power)

@@ -19,8 +19,8 @@ class Term(ABC):
         """The logarithm of the term."""
 
     @abstractmethod
-    def __call__(self, s: Tensor, scale: Tensor, counts: Tensor) -> Tensor:
-        """The term over exp(scale), 0 where it does not count."""
+    def __call__(self, s: Tensor, scale: Tensor, counts: Tensor | None) -> Tensor:
+        """The term over exp(scale), 0 where it does not count; None: all do."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,10 @@ class Plain(Term):
         """log l(s)."""
         return self.surrogate(s).log()
 
-    def __call__(self, s: Tensor, scale: Tensor, counts: Tensor) -> Tensor:
+    def __call__(self, s: Tensor, scale: Tensor, counts: Tensor | None) -> Tensor:
         """l(s) over exp(scale)."""
-        return self.surrogate(s) * counts * (-scale).exp()
+        terms = self.surrogate(s) * (-scale).exp()
+        return terms if counts is None else terms * counts
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Exponentials(Term):
     Examples:
         >>> from fcco.objectives import SquaredHinge
         >>> term, s = Exponentials(SquaredHinge(), 0.25**6), torch.tensor([1.0])
-        >>> term.size(s), term(s, torch.tensor(16384.0), torch.tensor([True]))
+        >>> term.size(s), term(s, torch.tensor(16384.0), None)
         (tensor([16384.]), tensor([1.]))
     """
 
@@ -63,6 +64,7 @@ class Exponentials(Term):
         """l(s) / temperature."""
         return self.surrogate(s) / self.temperature
 
-    def __call__(self, s: Tensor, scale: Tensor, counts: Tensor) -> Tensor:
+    def __call__(self, s: Tensor, scale: Tensor, counts: Tensor | None) -> Tensor:
         """exp(l(s) / temperature - scale)."""
-        return (self.size(s) - scale).where(counts, -torch.inf).exp()
+        exponents = self.size(s) - scale
+        return (exponents if counts is None else exponents.where(counts, -torch.inf)).exp()

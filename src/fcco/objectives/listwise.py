@@ -14,7 +14,7 @@ from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
-__all__ = ["NDCG", "ListNet", "lists_of"]
+__all__ = ["NDCG", "ListNet", "ideal_dcg", "lists_of"]
 
 
 class ListNet(ScaledObjective):
@@ -114,7 +114,7 @@ class NDCG(Objective):
         self.softness = softness
         self.surrogate = SquaredHinge() if surrogate is None else surrogate
         gains = grades.double().exp2() - 1
-        ideal = _ideal_dcg(gains, owner, lengths, top_k)
+        ideal = ideal_dcg(gains, owner, lengths, top_k)
         self._sizes = Column(sizes[relevant])
         scale = self.num_blocks / int((ideal > 0).sum())
         self._gains = Column((gains / ideal[owner])[relevant] * scale)
@@ -176,8 +176,14 @@ def lists_of(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return owner, lengths[owner]
 
 
-def _ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None) -> Tensor:
-    """The DCG of the best order of each list."""
+def ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None) -> Tensor:
+    """The DCG of the best order of each list.
+
+    Examples:
+        >>> owner, lengths = torch.tensor([0, 0, 1]), torch.tensor([2, 1])
+        >>> ideal_dcg(torch.tensor([0.0, 3.0, 1.0]), owner, lengths, top_k=None)
+        tensor([3., 1.], dtype=torch.float64)
+    """
     order = gains.argsort(descending=True, stable=True)
     order = order[owner[order].argsort(stable=True)]  # by list, and within it by gain
     starts = lengths.cumsum(0) - lengths
