@@ -71,7 +71,7 @@ def test_a_dominant_exponential_is_taken_out():
 
 
 def test_rows_beyond_the_limit_wait_for_their_turn(monkeypatch):
-    monkeypatch.setattr("fcco.losses.rows.PAIRS", 1)
+    monkeypatch.setattr("fcco.losses.rows._REPAIRED", 1)
     labels = torch.tensor([1] * 30 + [0] * 70)
     criterion = L.PartialAUCLoss(labels, temperature=0.1)
     calm = torch.randn(100, generator=generator()) * 0.1

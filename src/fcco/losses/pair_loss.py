@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from fcco.losses.guard import Guard
 from fcco.losses.pairs import Pairs
 from fcco.losses.rows import Rows, parts_of
 from fcco.losses.table import Change, ScoreLoss
@@ -31,6 +32,7 @@ class PairLoss(ScoreLoss):
     Args:
         pairs: anchors and their partners.
         weights: (m,), c_i when all samples are seen.
+        guard: for a risk so steep that a stale table could mislead.
     """
 
     sums: Tensor
@@ -43,9 +45,9 @@ class PairLoss(ScoreLoss):
     """(2, G), anchors and partners seen of each group."""
     weights: Tensor
 
-    def __init__(self, pairs: Pairs, weights: Tensor) -> None:
+    def __init__(self, pairs: Pairs, weights: Tensor, guard: Guard | None = None) -> None:
         super().__init__(*pairs.anchor.shape)
-        self.pairs = pairs
+        self.pairs, self.guard = pairs, guard
         rows = len(pairs.group)
         self._running("sums", torch.ones(rows, 1 if pairs.marked is None else 2))
         self._running("scale", torch.zeros(rows))
@@ -63,7 +65,7 @@ class PairLoss(ScoreLoss):
         return self.pairs.mean_weights(self.counts) * seen
 
     def exact(self, scores: Tensor) -> Tensor:
-        """F of all N scores, differentiable; O(m N), a million pairs at a time."""
+        """F of all N scores, differentiable; O(m N), some pairs at a time."""
         h = self._all(scores).flatten()
         total = h.new_zeros((), dtype=torch.float64)
 
@@ -90,7 +92,7 @@ class PairLoss(ScoreLoss):
             for members in (anchor, partner)
         ]
         change.journal.write(self.counts, ..., self.counts + torch.stack(counts))
-        seen = None if int(self.num_seen) == len(self.seen) else self.seen
+        seen = None if change.count == len(self.seen) else self.seen
         weights = self.weights if seen is None else self._weights_so_far()
         h, old = self.scores.view(-1), change.old.double()
         slope = torch.zeros_like(old)
@@ -109,6 +111,8 @@ class PairLoss(ScoreLoss):
             if slopes is not None:
                 slope[other] = rows.partner_slopes(slopes, line[other], new, marked[other])
                 slope[own] += rows.anchor_slopes(slopes, *place)
+        if self.guard is not None and change.writes:
+            slope = self.guard(change, h, slope, self.counts, self._outer)
         return (weights * self.costs).sum(), slope if change.slopes else None
 
     def _commit(self, change: Change, rows: Rows, groups: Tensor, weights: Tensor) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from fcco.losses.terms import Term
 
 __all__ = ["PAIRS", "TINY", "Pairs", "Panel", "of_groups"]
 
-PAIRS = 1 << 20
+PAIRS = 1 << 18
 """Pairs that are formed at once."""
 TINY = -600.0
 """The scale of a sum that has no term."""
@@ -33,6 +34,11 @@ class Panel:
     """(g, P), which of them count; None: all."""
     marked: Tensor | None
     """(g, P), which are marked; None: none are."""
+
+    @cached_property
+    def full(self) -> bool:
+        """Whether all lines have equally many anchors."""
+        return bool(self.inside.all())
 
 
 class Pairs(nn.Module):
@@ -157,7 +163,7 @@ class Pairs(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Differences of a partner with this score and all anchors of its line, (k, A)."""
         s = self.sign * (scores.unsqueeze(1) - of_groups(panel.anchors, line))
-        return s, None if len(panel.inside) == 1 else of_groups(panel.inside, line)
+        return s, None if panel.full else of_groups(panel.inside, line)
 
     def sum(self, panel: Panel, line: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
         """u of anchors with these scores on some lines of a panel.

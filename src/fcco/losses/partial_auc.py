@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcco.losses.guard import Guard
 from fcco.losses.labels import read_labels
 from fcco.losses.pair_loss import PairLoss
 from fcco.losses.pairs import Pairs
@@ -57,7 +58,8 @@ class PartialAUCLoss(PairLoss):
         term = Exponentials(surrogate or SquaredHinge(), temperature)
         owner = torch.arange(tasks).unsqueeze(0)
         pairs = Pairs(positive, negative, owner, tasks, term=term)
-        super().__init__(pairs, pairs.mean_weights(pairs.sizes))
+        steepness = 1.0 if two_way is None else max(1.0, temperature / two_way)
+        super().__init__(pairs, pairs.mean_weights(pairs.sizes), Guard(pairs, steepness))
         self.temperature, self.two_way = temperature, two_way
 
     def _outer(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcco.losses.guard import Guard
 from fcco.losses.labels import read_labels
 from fcco.losses.pair_loss import PairLoss
 from fcco.losses.pairs import Pairs
@@ -40,7 +41,7 @@ class PushLoss(PairLoss):
         tasks = positive.shape[1]
         term, owner = Plain(surrogate or Logistic()), torch.arange(tasks).unsqueeze(0)
         pairs = Pairs(negative, positive, owner, tasks, term=term, sign=-1.0)
-        super().__init__(pairs, pairs.mean_weights(pairs.sizes))
+        super().__init__(pairs, pairs.mean_weights(pairs.sizes), Guard(pairs, power))
         self.power = power
 
     def _outer(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ __all__ = ["Rows", "parts_of"]
 
 _LOST = 2.0**-26
 """A sum this small beside what it was has lost half its digits."""
+_REPAIRED = 1 << 20
+"""Pairs that a step may always spend on such sums."""
 
 
 class Rows:
@@ -73,7 +75,7 @@ class Rows:
         """
         lost = (self.sums[:, :, 0] < _LOST) & (self.scale > TINY) & counted & self.panel.inside
         line, column = lost.nonzero().unbind(1)
-        limit = max(limit, PAIRS // self.panel.partners.shape[1])
+        limit = max(limit, _REPAIRED // self.panel.partners.shape[1])
         if len(line) > limit:
             worst = self.sums[line, column, 0].argsort()[:limit]
             line, column = line[worst], column[worst]
@@ -132,7 +134,7 @@ def parts_of(count: int, lines: Tensor) -> Iterator[Tensor]:
     """Positions 0..count-1 in parts that can each be paired with a whole line at once.
 
     Examples:
-        >>> [len(part) for part in parts_of(3, torch.zeros(1, 2**19))]
+        >>> [len(part) for part in parts_of(3, torch.zeros(1, 2**17))]
         [2, 1]
     """
     if count:

@@ -28,6 +28,10 @@ class Change:
     """Through which running sums are written."""
     slopes: bool
     """Whether dF/dh is wanted."""
+    count: int
+    """How many samples were seen, these included."""
+    writes: bool
+    """Whether this stays: not in eval mode, nor without gradients."""
 
 
 class ScoreLoss(nn.Module, ABC):
@@ -94,7 +98,7 @@ class ScoreLoss(nn.Module, ABC):
         slopes = torch.is_grad_enabled() and batch.scores.requires_grad
         try:
             with torch.no_grad(), torch.autocast(self.scores.device.type, enabled=False):
-                value, slope = self._fresh(batch, journal, slopes)
+                value, slope = self._fresh(batch, journal, slopes, write)
         except BaseException:
             journal.undo()
             raise
@@ -106,7 +110,7 @@ class ScoreLoss(nn.Module, ABC):
         return value.to(h.dtype) + (slope.to(h.dtype) * (h - h.detach())).sum()
 
     def _fresh(
-        self, batch: ScoreBatch, journal: Journal, slopes: bool
+        self, batch: ScoreBatch, journal: Journal, slopes: bool, write: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Write the batch; F, and the coefficients of the batch's scores."""
         index, known = batch.index, self.seen[batch.index]
@@ -115,7 +119,7 @@ class ScoreLoss(nn.Module, ABC):
         journal.write(self.scores, index, new)
         journal.write(self.seen, index, torch.ones_like(known))
         journal.write(self.num_seen, ..., count)
-        value, slope = self._look(Change(index, old, known, journal, slopes))
+        value, slope = self._look(Change(index, old, known, journal, slopes, int(count), write))
         finite = value.isfinite() & new.isfinite().all()
         if not (finite if slope is None else finite & slope.isfinite().all()):
             largest = index[new.abs().amax(1).argmax()].item()
