@@ -15,7 +15,7 @@ import torch
 from fcco.data import load_classes
 from fcco.losses import PartialAUCLoss
 
-SAMPLES, PASSES = 4000, 3
+SAMPLES = 4000
 
 
 def problem(directory):
@@ -41,21 +41,29 @@ def best(x, labels, temperature):
     return criterion.exact(x @ w.detach()).item()
 
 
-def run(x, labels, temperature, batch, lr, seed):
+def run(x, labels, temperature, batch, lr, seed, kind, passes):
     """F after every pass, and along the run the spread of remembered minus true scores."""
     torch.manual_seed(seed)
     criterion = PartialAUCLoss(labels, temperature=temperature)
+    if kind == "unguarded":
+        criterion.guard = None
     model = torch.nn.Linear(x.shape[1], 1, bias=False)
     torch.nn.init.zeros_(model.weight)
     optimizer = torch.optim.Adam(model.parameters(), lr)
     values, stale, largest = [], [], 0.0
-    for _ in range(PASSES):
+    for _ in range(passes):
         for step, index in enumerate(torch.randperm(SAMPLES).split(batch)):
-            loss = criterion(model(x[index]), index)
+            if kind == "in-batch":
+                if len(labels[index].unique()) < 2:
+                    continue
+                part = PartialAUCLoss(labels[index], temperature=temperature)
+                loss = part.exact(model(x[index]))
+            else:
+                loss = criterion(model(x[index]), index)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if step % max(1, 500 // batch) == 0:
+            if kind != "in-batch" and step % max(1, 500 // batch) == 0:
                 off = (criterion.scores - model(x).detach())[criterion.seen]
                 stale.append(off.std().item() if len(off) > 1 else 0.0)
         with torch.no_grad():
@@ -65,7 +73,7 @@ def run(x, labels, temperature, batch, lr, seed):
     return {
         "value": values[-1],
         "values": values,
-        "stale": sum(stale) / len(stale),
+        "stale": sum(stale) / max(len(stale), 1),
         "spread": largest,
     }
 
@@ -80,15 +88,20 @@ def main():
         "--lrs", type=float, nargs="+", default=[0.001, 0.003, 0.01, 0.03, 0.1, 1.0]
     )
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--kinds", nargs="+", default=["guarded", "unguarded", "in-batch"])
     options = parser.parse_args()
     x, labels = problem(options.data_dir)
     for temperature in options.temperatures:
         optimum = best(x, labels, temperature)
-        for batch, lr, seed in itertools.product(
-            options.batches, options.lrs, range(options.seeds)
+        for batch, lr, seed, kind in itertools.product(
+            options.batches, options.lrs, range(options.seeds), options.kinds
         ):
-            record = {"temperature": temperature, "batch": batch, "lr": lr, "seed": seed}
-            record |= {"optimum": optimum, **run(x, labels, temperature, batch, lr, seed)}
+            if kind == "in-batch" and batch == 1:
+                continue  # it has no gradient
+            record = {"kind": kind, "temperature": temperature, "batch": batch, "lr": lr}
+            found = run(x, labels, temperature, batch, lr, seed, kind, options.passes)
+            record |= {"seed": seed, "optimum": optimum, **found}
             line = json.dumps(record)
             print(line, flush=True)
             if options.output is not None:
