@@ -152,6 +152,16 @@ def test_precision_survives_a_cast():
         assert tensor.equal(before[name]), name
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_nothing_but_the_table_loses_precision(case):
+    criterion, scores = case.criterion().half().float().double(), case.scores().requires_grad_()
+    expected = case.criterion().exact(scores)
+    assert criterion.exact(scores) == expected
+    loss = criterion(scores, torch.arange(45))
+    slopes = [torch.autograd.grad(value, scores)[0] for value in (loss, expected)]
+    torch.testing.assert_close(*slopes, rtol=1e-12, atol=1e-14)
+
+
 def test_structure_moves_to_the_device():
     criterion = ONE["ndcg at 3"].criterion().to("meta")
     assert {tensor.device.type for tensor in criterion.buffers()} == {"meta"}

@@ -28,7 +28,7 @@ class CoxLoss(ScoreLoss):
     The exponentials of a run of samples between two events are summed anew when one of them
     changes, and all S_i follow by one cumulative sum of positive terms, so nothing cancels: O(m)
     per step. Besides the table it keeps 24 bytes per distinct time of an event, which are saved
-    with it, and the order of times: 17 bytes per sample, 16 to 24 per event.
+    with it, and the order of times: 17 bytes per sample, 24 per event, 24 per distinct time.
 
     Args:
         times: (N,), of the event or of the censoring.

@@ -21,7 +21,7 @@ class ListNetLoss(ScoreLoss):
     not come whole: a batch may hold one item.
 
     The lists of a batch are computed anew from the table. Besides the table it keeps 9 bytes per
-    list that are saved with it, and 25 bytes per item of structure.
+    list that are saved with it, and 24 bytes per item of structure.
 
     Args:
         grades: (N,), of every item.

@@ -68,7 +68,6 @@ class ScoreLoss(nn.Module, ABC):
         self.register_buffer("scores", torch.zeros(num_samples, num_tasks, dtype=dtype))
         self.register_buffer("seen", torch.zeros(num_samples, dtype=torch.bool))
         self.register_buffer("num_seen", torch.zeros((), dtype=torch.int64))
-        self._sums: set[str] = set()
 
     @abstractmethod
     def exact(self, scores: Tensor) -> Tensor:
@@ -137,9 +136,8 @@ class ScoreLoss(nn.Module, ABC):
         return checked.scores
 
     def _running(self, name: str, sums: Tensor) -> None:
-        """Register running sums: saved with the table, and float64 whatever its precision."""
+        """Register running sums: saved with the table, in float64 whatever its precision."""
         self.register_buffer(name, sums.double())
-        self._sums.add(name)
 
     def _structure(self, **tensors: Tensor) -> None:
         """Register what follows from the labels: it moves along but is not saved."""
@@ -147,15 +145,17 @@ class ScoreLoss(nn.Module, ABC):
             self.register_buffer(name, tensor, persistent=False)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
-        """Move, but keep at least float32, and float64 for running sums."""
-        before = dict(self._buffers)
+        """Move, with at least float32 for the table, and all else as precise as it is."""
+        buffers = [(part, name) for part in self.modules() for name in part._buffers]
+        before = [part._buffers[name] for part, name in buffers]
+        table = self.scores
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, tensor in before.items():
-            moved = self._buffers[name]
+        for (part, name), tensor in zip(buffers, before, strict=True):
+            moved = part._buffers[name]
             if tensor is not None and moved is not None and tensor.is_floating_point():
-                least = torch.float64 if name in self._sums else torch.float32
-                dtype = torch.promote_types(moved.dtype, least)
-                self._buffers[name] = tensor.to(moved.device, dtype)
+                narrow = torch.promote_types(moved.dtype, torch.float32)
+                dtype = narrow if tensor is table else tensor.dtype
+                part._buffers[name] = tensor.to(moved.device, dtype)
         return self
 
     def extra_repr(self) -> str:
