@@ -222,7 +222,10 @@ def test_an_npz_with_objects_is_not_unpickled(tmp_path):
         ({"y_train": np.arange(3) + 0j}, "'y_train': it must hold real numbers, got complex128"),
         ({"x_train": np.ones((3, 4, 4)) + 1j}, "'x_train': it must hold real .* complex128"),
         ({"x_train": np.zeros((3, 4, 4), dtype="M8[s]")}, "'x_train': .* got datetime64"),
-        ({"x_test": images(2, 4, 4, 3)}, r"x_train has samples of shape \(1, 4, 4\), .* \(3, 4, 4\)"),
+        (
+            {"x_test": images(2, 4, 4, 3)},
+            r"x_train has samples of shape \(1, 4, 4\), .* \(3, 4, 4\)",
+        ),
         ({"x_test": images(2, 5, 4)}, r"x_train has samples of shape \(1, 4, 4\), .* \(1, 5, 4\)"),
     ],
 )
