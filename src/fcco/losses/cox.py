@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.data.blocks import structure
+from fcco.data.arguments import structure
 from fcco.losses.sums import BLOCK, ranges, suffix_sums, sum_of_logs
 from fcco.losses.table import Change, ScoreLoss
 
