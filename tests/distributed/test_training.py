@@ -124,7 +124,7 @@ def copy(run, directory):
 def test_two_ranks_follow_one_process(one, two):
     assert_close(two, one)
     assert saved(two) == [STEPS - 1, STEPS], "the last two are kept"
-    assert not list(two.rglob(".writing*"))
+    assert not list(two.rglob("*.part"))
 
 
 @pytest.mark.slow
