@@ -36,7 +36,6 @@ class Checkpoints:
         directory: made when the first is saved; all ranks must see the same one.
         identity: of the run, kept in every checkpoint; one of another run is an error. None: any
             run's is taken.
-        keep: how many of the newest stay.
         crew: the ranks, all of which save and load together; None: all there are.
     """
 
@@ -45,10 +44,9 @@ class Checkpoints:
         directory: Path,
         *,
         identity: Mapping[str, Any] | None = None,
-        keep: int = 2,
         crew: Crew | None = None,
     ) -> None:
-        self.directory, self.identity, self.keep = directory, identity, keep
+        self.directory, self.identity = directory, identity
         self.crew = Crew() if crew is None else crew
 
     def save(self, state: dict[str, Any], *, step: int) -> Path:
@@ -132,8 +130,8 @@ class Checkpoints:
                 continue
             if other:
                 raise ValueError(
-                    f"checkpoint {path} is of another run ({other}): move it away, or add "
-                    "--restart to remove it"
+                    f"checkpoint {path} is of another run ({other}): move it away, or "
+                    "begin anew with --restart"
                 )
         return newest
 
@@ -145,12 +143,12 @@ class Checkpoints:
         return None if self.identity is None else difference(there, self.identity)
 
     def _tidy(self, newest: Path) -> None:
-        """Remove all but ``newest`` and those before it that are to be kept."""
+        """Remove all but ``newest`` and the one before it."""
         # What claims to be later was passed over when the run went on from an earlier one: it is
         # spoiled, and must not take the place of one that is not.
         found = self.newest_first()
         older = [path for path in found if _step(path) < _step(newest)]
-        for path in set(found) - {newest, *older[: self.keep - 1]}:
+        for path in set(found) - {newest, *older[:1]}:
             remove(path)
 
 

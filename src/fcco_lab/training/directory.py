@@ -1,6 +1,5 @@
 """The directory of a run: one process at a time, and one run for good."""
 
-import fcntl
 import json
 import os
 import socket
@@ -57,6 +56,8 @@ def claimed(output: Path, identity: Mapping[str, Any], *, restart: bool = False)
 
 def _locked(lock: int, output: Path) -> bool:
     """Lock the file; False, with a warning, where the file system has no locks."""
+    import fcntl  # which is not on Windows
+
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -94,8 +95,8 @@ def _check(output: Path, identity: Mapping[str, Any], *, restart: bool) -> None:
         raise ValueError(f"{file} is not the config of a run: name another output")
     if not restart and (what := difference(there, identity)):
         raise ValueError(
-            f"{output} holds another run ({what}): name another output, or add --restart to "
-            "remove that run"
+            f"{output} holds another run ({what}): name another output, or begin anew there with "
+            "--restart"
         )
 
 
