@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fcco_lab.runs import Record
 from fcco_lab.training import Config, Diverged, Training
-from fcco_lab.training.engine import clear
 from fcco_lab.training.problem import Problem, load_problem
 
 __all__ = ["RunJob", "run_job"]
@@ -43,8 +42,8 @@ def run_job(job: RunJob) -> Record:
         record = training.run()
     except Diverged as error:
         record = training.record("diverged", str(error))
-    if record["status"] != "running":
-        clear(output)
+    if record["status"] != "running" and training.checkpoints is not None:
+        training.checkpoints.clear()
     record["curve"] = [
         {key: _short(value) for key, value in look.items()} for look in record["curve"]
     ]

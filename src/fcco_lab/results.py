@@ -1,10 +1,11 @@
 """Results that survive interruption: one JSON line per record, appended and flushed."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from fcco_lab.files import append
 
 __all__ = ["Results"]
 
@@ -39,11 +40,8 @@ class Results:
 
     def add(self, record: dict[str, Any]) -> None:
         """Append a record; it is on disk when this returns."""
-        with self.path.open("a") as file:
-            if self._cut_short:
-                file.write("\n")  # end the line that a crash left open
-                self._cut_short = False
-            file.write(json.dumps(record) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        if self._cut_short:
+            append(self.path, "")  # end the line that a crash left open
+            self._cut_short = False
+        append(self.path, json.dumps(record))
         self.records[record["name"]] = record

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from fcco_lab.files import beside
 from fcco_lab.training import Config, Training, engine
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.problem import load_problem
@@ -61,10 +62,10 @@ def arm(place, calls, *, after):
             left[0] -= 1
             if left[0] == 0:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                beside = self.directory / f".writing-{os.getpid()}"
-                with beside.open("wb") as file:
+                half = beside(self.directory / f"step-{step:010d}.pt")
+                with half.open("wb") as file:
                     torch.save(state, file)
-                os.truncate(beside, beside.stat().st_size // 2)
+                os.truncate(half, half.stat().st_size // 2)
                 die()
             return whole(self, state, step=step)
 

@@ -10,7 +10,8 @@ import torch
 from fcco_lab.training import pieces
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.crew import Crew
-from fcco_lab.training.shards import INDEX, check_shards, read_shards, write_shards
+from fcco_lab.training.shards import INDEX, read_shards, write_shards
+from fcco_lab.training.trees import layout
 
 
 def state():
@@ -35,9 +36,19 @@ def state():
 def written(tmp_path):
     """A directory as ``Checkpoints`` names it, and what is in it."""
     Checkpoints(tmp_path).save({"step": 6}, step=6)  # by one process: a file
-    kept, beside = state(), tmp_path / "new"
-    write_shards(beside, kept, Crew())
-    return named(beside), kept
+    kept = state()
+    return write(tmp_path, kept), kept
+
+
+def write(directory, kept):
+    content = {"identity": {}, "layout": layout(kept), "state": kept}
+    path = write_shards(directory / "step-0000000007", content, Crew())
+    assert path == named(path), "its name vouches for its index"
+    return path
+
+
+def read(path, live):
+    return read_shards(path, torch.load(path / INDEX)["state"], live, Crew())
 
 
 def named(directory):
@@ -65,8 +76,8 @@ def assert_same(found, kept):
 
 def test_everything_comes_back(written):
     path, kept = written
-    check_shards(path)
-    assert_same(read_shards(path, {}, Crew()), kept)
+    assert_same(read(path, {}), kept)
+    assert_same(Checkpoints(path.parent).load(), kept)
 
 
 def test_live_tensors_are_filled_and_those_of_another_size_made(written):
@@ -75,7 +86,7 @@ def test_live_tensors_are_filled_and_those_of_another_size_made(written):
     rows = torch.zeros(4, 2)
     groups = [{}, {"shared": {"table": {"rows": rows}}}]
     live = {"model": model, "learner": {"opt": {"param_groups": groups}}}
-    found = read_shards(path, live, Crew())
+    found = read(path, live)
     assert_same(found, kept)
     assert found["model"]["0.weight"] is model["0.weight"]
     assert not rows.any(), "it was too small, and is left alone"
@@ -84,13 +95,13 @@ def test_live_tensors_are_filled_and_those_of_another_size_made(written):
 def test_large_tensors_are_written_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(pieces, "LARGEST", 64)
     kept = state() | {"wide": torch.rand(3, 40), "none": torch.zeros(0, 4)}
-    write_shards(tmp_path / "new", kept, Crew())
-    path, read = named(tmp_path / "new"), []
+    path, seen = write(tmp_path, kept), []
     load = torch.load
-    monkeypatch.setattr(torch, "load", lambda *a, **k: (read.append(load(*a, **k)), read[-1])[1])
-    assert_same(read_shards(path, {}, Crew()), kept)
-    assert max(t.nbytes for t in read if t.ndim and len(t) > 1) <= 64
-    assert sum(t.shape == (1, 40) for t in read) == 3, "one row is as little as can be"
+    monkeypatch.setattr(torch, "load", lambda *a, **k: (seen.append(load(*a, **k)), seen[-1])[1])
+    assert_same(read(path, {}), kept)
+    pieces_of = [part for part in seen if isinstance(part, torch.Tensor)]
+    assert max(t.nbytes for t in pieces_of if t.ndim and len(t) > 1) <= 64
+    assert sum(t.shape == (1, 40) for t in pieces_of) == 3, "one row is as little as can be"
 
 
 class Command:
@@ -102,10 +113,14 @@ class Command:
 
 def vouched(path, name, data):
     """Replace a file by bytes that the index, and the name of the directory, vouch for."""
-    old = zlib.crc32((path / name).read_bytes())
     (path / name).write_bytes(data)
-    index = (path / INDEX).read_text().replace(str(old), str(zlib.crc32(data)))
-    (path / INDEX).write_text(index)
+    index = torch.load(path / INDEX)
+    index["files"][name] = zlib.crc32(data)
+    return indexed(path, index)
+
+
+def indexed(path, index):
+    torch.save(index, path / INDEX)
     return named(path)
 
 
@@ -121,7 +136,7 @@ def missing(path):
 
 
 def of_another_index(path):
-    (path / INDEX).write_text((path / INDEX).read_text().replace("0.99", "0.98"))
+    torch.save(torch.load(path / INDEX) | {"more": 1}, path / INDEX)
 
 
 def without_index(path):
@@ -146,8 +161,30 @@ def no_pickle(path):
 
 
 def no_index(path):
-    (path / INDEX).write_text("[]")
-    named(path)
+    indexed(path, [])
+
+
+def without_a_part(path):
+    index = torch.load(path / INDEX)
+    del index["state"]["learner"]["opt"]["state"][0]
+    indexed(path, index)
+
+
+def of_another_shape(path):
+    index = torch.load(path / INDEX)
+    index["state"]["model"]["0.weight"] = torch.empty(3, 2, device="meta")
+    indexed(path, index)
+
+
+def a_fifo_for_a_file(path):
+    (file,) = path.glob("*.distcp")
+    file.unlink()
+    os.mkfifo(file)
+
+
+def a_fifo_for_the_index(path):
+    (path / INDEX).unlink()
+    os.mkfifo(path / INDEX)
 
 
 SPOILERS = (
@@ -160,6 +197,10 @@ SPOILERS = (
     of_something_else,
     no_pickle,
     no_index,
+    without_a_part,
+    of_another_shape,
+    a_fifo_for_a_file,
+    a_fifo_for_the_index,
 )
 
 
@@ -197,4 +238,4 @@ def test_a_full_disk_is_an_error_of_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left on device"):
-        write_shards(tmp_path / "new", state(), Crew())
+        write(tmp_path, state())

@@ -1,5 +1,6 @@
 """``torchrun -m fcco_lab train``: one run, however many processes share it or are killed."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -124,7 +125,7 @@ def copy(run, directory):
 def test_two_ranks_follow_one_process(one, two):
     assert_close(two, one)
     assert saved(two) == [STEPS - 1, STEPS], "the last two are kept"
-    assert not list(two.rglob(".writing*"))
+    assert not list(two.rglob("*.part"))
 
 
 @pytest.mark.slow
@@ -226,6 +227,19 @@ def test_the_directory_of_another_run_is_left_alone(two, tmp_path):
     (line,) = done.ours
     assert "holds another run (lr is 0.5 there, 0.25 here)" in line
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.slow
+def test_a_directory_in_use_is_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    with (tmp_path / "run" / "run.lock").open("w") as lock:
+        lock.write("process 1 on mars\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = finish(torchrun(tmp_path, 2, *words(CONFIG, "--restart")))
+    assert done.code != 0
+    (line,) = done.ours
+    assert "run is in use by process 1 on mars" in line
 
 
 @pytest.mark.slow

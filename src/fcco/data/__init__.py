@@ -13,6 +13,7 @@ from fcco.data.records import Classified, Ranked, Survival
 from fcco.data.sampler import BlockSampler
 from fcco.data.tasks import TaskData
 from fcco.data.views import ViewData
+from fcco.data.with_index import WithIndex
 
 __all__ = [
     "AnchorData",
@@ -27,6 +28,7 @@ __all__ = [
     "Survival",
     "TaskData",
     "ViewData",
+    "WithIndex",
     "binary",
     "block_loader",
     "exact_pass",

@@ -14,7 +14,7 @@ from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
-__all__ = ["NDCG", "ListNet"]
+__all__ = ["NDCG", "ListNet", "ideal_dcg", "lists_of"]
 
 
 class ListNet(ScaledObjective):
@@ -40,7 +40,7 @@ class ListNet(ScaledObjective):
 
     def __init__(self, grades: Tensor, lengths: Tensor) -> None:
         grades, lengths = grades.cpu(), lengths.cpu()
-        owner, sizes = _lists(grades, lengths)
+        owner, sizes = lists_of(grades, lengths)
         self.num_blocks = len(grades)
         self.inner_size = int(lengths.max())
         self._sizes = Column(sizes)
@@ -104,7 +104,7 @@ class NDCG(Objective):
         softness: float = 0.5,
     ) -> None:
         grades, lengths = grades.cpu(), lengths.cpu()
-        owner, sizes = _lists(grades, lengths)
+        owner, sizes = lists_of(grades, lengths)
         check_positive(top_k=1 if top_k is None else top_k, softness=softness)
         relevant = grades > 0
         if not relevant.any():
@@ -116,7 +116,7 @@ class NDCG(Objective):
         gains = grades.double().exp2() - 1
         if not gains.sum().isfinite():
             raise ValueError(f"grades: 2^y overflows at y = {grades.max().item()}")
-        ideal = _ideal_dcg(gains, owner, lengths, top_k)
+        ideal = ideal_dcg(gains, owner, lengths, top_k)
         self._sizes = Column(sizes[relevant])
         scale = self.num_blocks / int((ideal > 0).sum())
         self._gains = Column((gains / ideal[owner])[relevant] * scale)
@@ -158,8 +158,13 @@ class NDCG(Objective):
         return torch.maximum(u, lowest.unsqueeze(1))
 
 
-def _lists(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The list of each item, and the length of that list."""
+def lists_of(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The list of each item, and the length of that list; both arguments are checked.
+
+    Examples:
+        >>> lists_of(torch.tensor([0, 1, 2]), torch.tensor([1, 2]))
+        (tensor([0, 1, 1]), tensor([1, 2, 2]))
+    """
     if grades.ndim != 1 or lengths.ndim != 1 or int(lengths.sum()) != len(grades):
         raise ValueError(
             f"lengths must add up to the {len(grades)} grades, they add up to {int(lengths.sum())}"
@@ -173,8 +178,14 @@ def _lists(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return owner, lengths[owner]
 
 
-def _ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None) -> Tensor:
-    """The DCG of the best order of each list."""
+def ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None) -> Tensor:
+    """The DCG of the best order of each list.
+
+    Examples:
+        >>> owner, lengths = torch.tensor([0, 0, 1]), torch.tensor([2, 1])
+        >>> ideal_dcg(torch.tensor([0.0, 3.0, 1.0]), owner, lengths, top_k=None)
+        tensor([3., 1.], dtype=torch.float64)
+    """
     order = gains.argsort(descending=True, stable=True)
     order = order[owner[order].argsort(stable=True)]  # by list, and within it by gain
     starts = lengths.cumsum(0) - lengths

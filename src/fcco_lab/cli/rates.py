@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fcco_lab.cli.pool import run_jobs
+from fcco_lab.files import write
 from fcco_lab.rates.questions import QUESTIONS, Cell, measure
 from fcco_lab.rates.verdicts import Verdict, plot_verdict, verdicts
 from fcco_lab.results import Results
@@ -51,7 +52,7 @@ def show_rates(*, quick: bool, only: list[str], output: Path, workers: int | Non
     for verdict in found:
         plot_verdict(verdict, output / f"{verdict.key}.png")
     records = [verdict.as_record() for verdict in found]
-    (output / "rates.json").write_text(json.dumps(records, indent=1) + "\n")
+    write(output / "rates.json", json.dumps(records, indent=1) + "\n")
     console.print(f"figures, rates.json and the single runs are in {output}")
 
 

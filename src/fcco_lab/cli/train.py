@@ -24,7 +24,6 @@ from fcco_lab.training import Config, Diverged, Training
 from fcco_lab.training import Progress as Standing
 from fcco_lab.training.config import choose
 from fcco_lab.training.crew import Crew, step_aside
-from fcco_lab.training.directory import discard
 from fcco_lab.training.parallel import PARALLEL, process_group, said_once
 from fcco_lab.training.problem import load_problem
 
@@ -61,12 +60,6 @@ def show_train(
     console = Console(stderr=True, quiet=not crew.lead)
     with crew.together():
         problem = load_problem(config, data_dir)
-    if restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        # One that cannot run must not cost the run there is.
-        Training(config, problem=problem, parallel=parallel)
-        with crew.together():
-            if crew.lead:
-                discard(output)
     training = Training(
         config,
         output=output,
@@ -74,6 +67,8 @@ def show_train(
         checkpoint_seconds=checkpoint_seconds,
         problem=problem,
         parallel=parallel,
+        # Not when torchrun starts its processes again.
+        restart=restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0",
     )
     console.print(
         f"{config.data}: {len(problem.train)} training and {len(problem.test_inputs)} test "
@@ -114,6 +109,8 @@ def show_train(
     if not crew.lead:
         return
     look = record["curve"][-1]
+    if training.resumed == training.step:
+        console.print("this run had finished before: no step was left to take")
     # A path may hold brackets, and must not be broken.
     console.out(f"weights, metrics and record: {output}", highlight=False)
     typer.echo(

@@ -23,9 +23,9 @@ from fcco_lab.cli.options import (
 )
 from fcco_lab.cli.searching import Place, grid_search, optuna_search
 from fcco_lab.datasets.catalogue import choose, resolve
+from fcco_lab.files import write
 from fcco_lab.runs import Record, contender_name
 from fcco_lab.training import Config
-from fcco_lab.training.files import write_text
 from fcco_lab.tuning.best import as_toml, ranked
 from fcco_lab.tuning.settings import LRS, WEIGHTS, for_tuning, tuned_keys
 
@@ -78,7 +78,7 @@ def show_tune(
     console.print(_table(config, best, records))
     winner = best[0]
     found = Config.of(winner["config"])
-    write_text(
+    write(
         output / "best.toml",
         f"# found by fcco tune: held-out AUC {winner['auc']:.4f}\n{as_toml(found)}",
     )

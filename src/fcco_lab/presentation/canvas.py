@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fcco_lab.files import write
 from fcco_lab.presentation.naming import short
 
 __all__ = ["make_canvas", "save", "scale_as_log"]
@@ -80,8 +81,8 @@ def save(figure: Any, axes: Iterable[Any], path: Path, *, order: Iterable[str], 
             handlelength=2.8,
         )
     figure.suptitle(title, fontsize=11.5)
-    path.parent.mkdir(parents=True, exist_ok=True)
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_DPI)
     # A palette of 256 colours halves the file, and the eye sees no difference.
-    Image.open(drawn).convert("RGB").quantize(256).save(path, format="png", optimize=True)
+    image = Image.open(drawn).convert("RGB").quantize(256)
+    write(path, lambda file: image.save(file, format="png", optimize=True))

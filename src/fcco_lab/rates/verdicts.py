@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fcco_lab.files import write
 from fcco_lab.rates.questions import QUESTIONS, Fit, Question, fit
 
 __all__ = ["Verdict", "plot_verdict", "verdicts"]
@@ -122,5 +123,5 @@ def plot_verdict(verdict: Verdict, path: Path) -> None:
     axes.set_title(f"Theorem {verdict.theorem}")
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize="small")
-    figure.savefig(path, dpi=80)
+    write(path, lambda file: figure.savefig(file, format="png", dpi=80))
     plt.close(figure)

@@ -1,8 +1,6 @@
 """One self-contained page from the records of runs; it opens offline."""
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -10,6 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from fcco_lab.files import write
 from fcco_lab.presentation.naming import grouped, in_order
 from fcco_lab.report.groups import groups
 from fcco_lab.report.parts import facts, figure, listing, statuses
@@ -39,17 +38,7 @@ def write_report(records: Sequence[Record], path: Path, *, title: str) -> None:
     """
     if not records:
         raise ValueError("there are no runs to report on")
-    text = _page(records, title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).chmod(0o644)  # a temporary file is readable only by its owner
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write(path, _page(records, title))
 
 
 def _page(records: Sequence[Record], title: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fcco_lab.files import write
 from fcco_lab.presentation.curves import mean_curve
 from fcco_lab.presentation.figures import plot_axes, plot_panels, plot_profiles
 from fcco_lab.presentation.naming import contender, grouped
@@ -10,7 +11,6 @@ from fcco_lab.presentation.profiles import Curve, costs, profile
 from fcco_lab.presentation.tables import cross_table, markdown_table
 from fcco_lab.reproduction.plan import ABLATIONS, VERSIONS
 from fcco_lab.runs import Record
-from fcco_lab.training.journal import write_text
 
 __all__ = ["draw"]
 
@@ -126,24 +126,24 @@ def _crossed(
         f"{words}:\n\n{cross_table(records, key, row=row, column=column)}\n"
         for key, words in (("objective", "Training objective"), ("auc", "Test AUC"))
     ]
-    write_text(path, "\n".join(parts))
+    write(path, "\n".join(parts))
     return path
 
 
 def _table(key: str) -> Callable[[Sequence[Record], Path], list[Path]]:
-    def write(records: Sequence[Record], place: Path) -> list[Path]:
+    def make(records: Sequence[Record], place: Path) -> list[Path]:
         path = place / f"table-{key}.md"
         parts = ["At equal work:\n", markdown_table(records, key)]
         for x in ("samples", "queries", "seconds"):
             parts += [f"\nAt equal {x}:\n", markdown_table(records, key, equal=x)]
-        write_text(path, "\n".join(parts) + "\n")
+        write(path, "\n".join(parts) + "\n")
         curves = []
         for data, runs in grouped(records, _data).items():
             curves.append(place / f"curves-{data}.png")
             plot_axes(runs, curves[-1], title=data)
         return [path, *curves, *_profiles(records, place)]
 
-    return write
+    return make
 
 
 def _who_chose(record: Record) -> str:

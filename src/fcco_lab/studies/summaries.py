@@ -3,8 +3,11 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from fcco_lab.files import write
 
 __all__ = ["plot_batches", "summary"]
 
@@ -97,7 +100,6 @@ def plot_batches(records: Records, folder: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    folder.mkdir(parents=True, exist_ok=True)
     for workload in dict.fromkeys(r["workload"] for r in records):
         mine = [r for r in records if r["workload"] == workload]
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
@@ -124,5 +126,6 @@ def plot_batches(records: Records, folder: Path) -> None:
             axes.grid(alpha=0.3)
         left.legend(fontsize="small")
         figure.suptitle(workload)
-        figure.savefig(folder / f"{workload.replace(' ', '-')}.png", dpi=110)
+        drawn = partial(figure.savefig, format="png", dpi=110)
+        write(folder / f"{workload.replace(' ', '-')}.png", drawn)
         plt.close(figure)

@@ -3,18 +3,21 @@
 import errno
 import os
 import re
-import shutil
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fcco.optim.caller import users_line
+from fcco_lab.files import checksum, regular, remove, write
 from fcco_lab.training.crew import Crew
-from fcco_lab.training.files import checksum, sync, write_summed
-from fcco_lab.training.shards import INDEX, check_shards, read_shards, write_shards
+from fcco_lab.training.descriptions import reader_of
+from fcco_lab.training.identity import difference
+from fcco_lab.training.shards import INDEX, read_shards, write_shards
+from fcco_lab.training.trees import layout
 
 __all__ = ["Checkpoints"]
 
@@ -22,35 +25,40 @@ _NAME = re.compile(r"step-\d+-[0-9a-f]{8}(\.pt)?")
 
 
 class Checkpoints:
-    """A directory of checkpoints, the newest of which can be trusted or is passed over.
+    """A directory of checkpoints, of which the newest that is whole is used.
 
     The name of a file says its step and the checksum of its bytes (torch's own format would load
-    flipped bits without a word). Neither saving nor loading holds a second copy of what is kept:
+    flipped bits without a word). Neither saving nor loading holds a second copy of the state:
     tensors go straight to the file, and come as views of it. Several ranks write a directory
     instead of a file; any number of ranks can read either.
 
     Args:
         directory: made when the first is saved; all ranks must see the same one.
-        keep: how many of the newest stay.
+        identity: of the run, kept in every checkpoint; one of another run is an error. None: any
+            run's is taken.
         crew: the ranks, all of which save and load together; None: all there are.
     """
 
-    def __init__(self, directory: Path, *, keep: int = 2, crew: Crew | None = None) -> None:
-        self.directory = directory
-        self.keep = keep
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        identity: Mapping[str, Any] | None = None,
+        crew: Crew | None = None,
+    ) -> None:
+        self.directory, self.identity = directory, identity
         self.crew = Crew() if crew is None else crew
 
     def save(self, state: dict[str, Any], *, step: int) -> Path:
         """Write ``state``; it is on the disk, whole, when this returns, or nothing has changed."""
+        path = self.directory / f"step-{step:010d}"
+        content = {"identity": dict(self.identity or {}), "layout": layout(state), "state": state}
         try:
-            with self.crew.together():
-                if self.crew.lead:
-                    self.directory.mkdir(parents=True, exist_ok=True)
-                    self._sweep()
             if self.crew.size == 1:
-                path = self._save_file(state, f"step-{step:010d}")
+                file = path.with_suffix(".pt")
+                path = write(file, lambda stream: torch.save(content, stream), summed=True)
             else:
-                path = self._save_shards(state, f"step-{step:010d}")
+                path = write_shards(path, content, self.crew)
         except OSError as error:
             why = error.strerror or error
             raise OSError(f"cannot write a checkpoint to {self.directory}: {why}") from error
@@ -59,25 +67,6 @@ class Checkpoints:
                 self._tidy(path)
         return path
 
-    def _save_file(self, state: dict[str, Any], name: str) -> Path:
-        return write_summed(
-            lambda checksum: self.directory / f"{name}-{checksum:08x}.pt",
-            lambda file: torch.save(state, file),
-            beside=self.directory / f".writing-{os.getpid()}",
-        )
-
-    def _save_shards(self, state: dict[str, Any], name: str) -> Path:
-        beside, path = self.directory / ".writing-shards", self.directory
-        write_shards(beside, state, self.crew)
-        with self.crew.together():
-            if self.crew.lead:
-                sync(beside)
-                path = self.directory / f"{name}-{checksum(beside / INDEX):08x}"
-                os.replace(beside, path)
-                sync(self.directory)
-        told: Path = self.crew.told(path)
-        return told
-
     def load(self, live: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The newest that is whole, or None; a spoiled one is passed over with a warning.
 
@@ -85,91 +74,120 @@ class Checkpoints:
         dropped again: copy them, and keep none. The file may be removed meanwhile.
 
         Args:
-            live: a state of the run; what several ranks wrote is read into its tensors, and
-                returned in the same.
+            live: a state of the run, of which a checkpoint must have all tensors. What several
+                ranks wrote is read into these, and returned in the same.
 
         Raises:
+            ValueError: there is a checkpoint of another run.
             MemoryError: there is too little to look at it; that does not make it spoiled.
         """
-        path = state = None
+        live, path = {} if live is None else live, None
         with self.crew.together():
             if self.crew.lead:
-                path, state = self._newest_whole()
-        path = self.crew.told(path)
-        if path is not None and self.crew.told(path.is_dir()):
-            return read_shards(path, live or {}, self.crew)
+                path = self._newest_whole(live)
+        if (path := self.crew.told(path)) is None:
+            return None
         with self.crew.together():
-            if path is not None and state is None:
-                state = _open(path)
+            state: dict[str, Any] = _open(path)["state"]
+        if self.crew.told(path.is_dir()):
+            return read_shards(path, state, live, self.crew)
         return state
 
-    def _newest_whole(self) -> tuple[Path | None, dict[str, Any] | None]:
-        """Its name, and what it holds if that is looked at by opening it."""
-        found = self._newest_first()
-        for place, path in enumerate(found, 1):
-            try:
-                if path.is_dir():
-                    check_shards(path)
-                    return path, None
-                return path, _read(path)
-            except (OSError, ValueError) as error:
-                instead = "going back to the one before" if place < len(found) else "starting anew"
-                warnings.warn(
-                    f"checkpoint {path} is spoiled ({error}); {instead}",
-                    stacklevel=users_line(),
-                )
-        return None, None
+    def clear(self) -> None:
+        """Remove all of them; if the directory is a link, the link alone."""
+        if self.directory.is_symlink():
+            self.directory.unlink()
+        for path in self.newest_first():
+            remove(path)
+        with suppress(OSError):  # what else is there is not ours
+            self.directory.rmdir()
 
-    def _tidy(self, newest: Path) -> None:
-        """Remove all but ``newest`` and those before it that are to be kept."""
-        # What claims to be later was passed over when the run went on from an earlier one: it is
-        # spoiled, and must not take the place of one that is not.
-        found = self._newest_first()
-        older = [path for path in found if _step(path) < _step(newest)]
-        for path in set(found) - {newest, *older[: self.keep - 1]}:
-            _remove(path)
-
-    def _sweep(self) -> None:
-        """Remove what processes left that were killed while they wrote; it may be large."""
-        for left in self.directory.glob(".writing-*"):
-            _remove(left)
-
-    def _newest_first(self) -> list[Path]:
+    def newest_first(self) -> list[Path]:
+        """Whatever has the name of a checkpoint."""
         found = filter(lambda path: _NAME.fullmatch(path.name), self.directory.glob("step-*"))
         return sorted(found, reverse=True)
 
+    def _newest_whole(self, live: Mapping[str, Any]) -> Path | None:
+        """Also looks at the older ones, for none may be another run's."""
+        found, newest = self.newest_first(), None
+        for place, path in enumerate(found, 1):
+            try:
+                if newest is None:
+                    _check_bytes(path)
+                if other := self._other_run(content := _open(path)):
+                    _check_bytes(path)
+                elif newest is None:
+                    _check_layout(content, live)
+                    newest = path
+            except (OSError, ValueError) as error:
+                if newest is None:
+                    last = place == len(found)
+                    instead = "starting anew" if last else "going back to the one before"
+                    warnings.warn(
+                        f"checkpoint {path} is spoiled ({error}); {instead}",
+                        stacklevel=users_line(),
+                    )
+                continue
+            if other:
+                raise ValueError(
+                    f"checkpoint {path} is of another run ({other}): move it away, or "
+                    "begin anew with --restart"
+                )
+        return newest
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        gone = path.with_name(".writing-removed")  # never half of one under its own name
-        shutil.rmtree(gone, ignore_errors=True)
-        os.replace(path, gone)
-        shutil.rmtree(gone, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    def _other_run(self, content: Mapping[str, Any]) -> str | None:
+        """How the run that wrote a checkpoint differs from this one."""
+        there = content.get("identity", content.get("config"))  # as 0.1.0 called it
+        if not isinstance(there, Mapping):
+            raise ValueError("it does not say of which run it is")
+        return None if self.identity is None else difference(there, self.identity)
+
+    def _tidy(self, newest: Path) -> None:
+        """Remove all but ``newest`` and the one before it."""
+        # What claims to be later was passed over when the run went on from an earlier one: it is
+        # spoiled, and must not take the place of one that is not.
+        found = self.newest_first()
+        older = [path for path in found if _step(path) < _step(newest)]
+        for path in set(found) - {newest, *older[:1]}:
+            remove(path)
 
 
 def _step(path: Path) -> int:
     return int(path.name.split("-")[1])
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not path.name.endswith(f"-{checksum(path):08x}.pt"):
+def _check_bytes(path: Path) -> None:
+    """The name vouches for a file, or for the index of a directory and that for its files."""
+    if f"{checksum(path / INDEX if path.is_dir() else path):08x}" != path.stem.split("-")[2]:
         raise ValueError("its bytes are not those that were written")
-    return _open(path)
+    if path.is_dir():
+        for name, total in dict(_open(path).get("files", {})).items():
+            if checksum(path / name) != total:
+                raise ValueError(f"the bytes of {name} are not those that were written")
+        reader_of(path).read_metadata()
+
+
+def _check_layout(content: Mapping[str, Any], live: Mapping[str, Any]) -> None:
+    """Everything that was written is there, and every tensor that the run has."""
+    held, said = layout(content.get("state")), content.get("layout")
+    wanted = {name: shape for name, shape in layout(live).items() if shape is not None}
+    if held != said or any(held.get(name) != shape for name, shape in wanted.items()):
+        raise ValueError("parts of it are missing, or of another shape")
 
 
 def _open(path: Path) -> dict[str, Any]:
+    """What is in it; the tensors of a directory have no data yet."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on the dialect of a file that is not ours
+            file = regular(path / INDEX if path.is_dir() else path)
             # On the CPU whatever the device: there it would stand beside the live one.
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
         if isinstance(error, MemoryError) or os.strerror(errno.ENOMEM) in str(error):
             raise MemoryError(f"too little memory to read checkpoint {path}") from error
         # torch's own words go on for a page, and advise to run what is in the file.
         raise ValueError(f"it is not one of ours: {type(error).__name__}") from error
-    if not isinstance(state, dict):
-        raise ValueError(f"it is not one of ours: a {type(state).__name__}")
-    return state
+    if not isinstance(content, dict):
+        raise ValueError(f"it is not one of ours: a {type(content).__name__}")
+    return content

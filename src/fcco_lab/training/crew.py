@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -12,6 +12,8 @@ import torch.distributed as dist
 from fcco.distributed import Ranks
 
 __all__ = ["Crew", "check_device", "step_aside"]
+
+T = TypeVar("T")
 
 
 def check_device(name: str) -> None:
@@ -98,15 +100,16 @@ class Crew:
         dist.all_reduce(words, dist.ReduceOp.MAX)
         return [int(word) for word in words.tolist()]
 
-    def told(self, value: Any) -> Any:
+    def told(self, value: T) -> T:
         """What the lead has."""
         if self.size == 1:
             return value
-        words = [value]
+        words: list[Any] = [value]
         dist.broadcast_object_list(words, device=self.device)
-        return words[0]
+        told: T = words[0]
+        return told
 
-    def gathered(self, value: Any) -> list[Any]:
+    def gathered(self, value: T) -> list[T]:
         """What every rank has, in their order."""
         if self.size == 1:
             return [value]

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fcco_lab.files import regular
+
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.filesystem import FileSystemReader
 
@@ -55,7 +57,7 @@ def reader_of(directory: Path) -> "FileSystemReader":
 
         def read_metadata(self, *arguments: Any, **more: Any) -> Metadata:
             try:
-                with (directory / ".metadata").open("rb") as file:
+                with regular(directory / ".metadata").open("rb") as file:
                     found = _Descriptions(file).load()
             except (OSError, MemoryError, ValueError):
                 raise

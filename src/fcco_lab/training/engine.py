@@ -1,9 +1,9 @@
 """The training engine: steps until the budget is used up, looks, checkpoints, resumption."""
 
 import json
-import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,15 @@ import torch
 from fcco.data import exact_value
 from fcco.distributed.sharded import cut
 from fcco.metrics import macro_auroc, macro_average_precision
+from fcco_lab.files import write
 from fcco_lab.runs import Record
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.compositional import Compositional
 from fcco_lab.training.config import Config
 from fcco_lab.training.crew import Crew
 from fcco_lab.training.diagnostics import diagnose
-from fcco_lab.training.directory import check_free, claim
+from fcco_lab.training.directory import claimed
 from fcco_lab.training.divergence import Diverged, advice
-from fcco_lab.training.files import write_stream, write_text
 from fcco_lab.training.interruption import Interruption
 from fcco_lab.training.journal import Journal
 from fcco_lab.training.learner import Learner
@@ -53,8 +53,9 @@ Report = Callable[[Progress], None]
 class Training:
     """One run of a config; with an ``output`` directory it can be interrupted and goes on there.
 
-    The directory holds config.json, metrics.jsonl (one line a look), checkpoints/ (the last two),
-    and at the end model.pt (the weights) and record.json.
+    The directory holds config.json (the settings and what the data is), metrics.jsonl (one line a
+    look), checkpoints/ (the last two), and at the end model.pt (the weights) and record.json. One
+    process at a time may run there. Another run there, or a checkpoint of one, is an error.
 
     Where ``torch.distributed`` is set up all ranks make one, and it is one run: the first writes,
     the others see the same directory. It may go on with another number of ranks.
@@ -67,6 +68,7 @@ class Training:
         checkpoint_seconds: how much work a crash may lose.
         problem: the config's data, if it was read already.
         parallel: with several ranks, "ddp" or "fsdp" (FSDP2).
+        restart: first remove the run that is in the directory.
 
     Examples:
         >>> training = Training(Config(network="linear", steps=20, evaluations=2))
@@ -85,13 +87,13 @@ class Training:
         checkpoint_seconds: float = 30.0,
         problem: Problem | None = None,
         parallel: str = "ddp",
+        restart: bool = False,
     ) -> None:
         self.config, self.output = config, output
         self.tensorboard, self.checkpoint_seconds = tensorboard, checkpoint_seconds
+        self.restart = restart
         self.crew = Crew(config.device)
         with self.crew.together():
-            if output is not None and self.crew.lead:
-                check_free(output, config)
             if config.diagnostics and self.crew.size > 1:
                 raise ValueError("diagnostics are for one process: they need the whole table")
             self.problem = load_problem(config, data_dir) if problem is None else problem
@@ -99,17 +101,28 @@ class Training:
         stepped = spread(self.model, parallel)
         with self.crew.together():
             self.learner = _learner(config, self.problem, self.model, stepped)
+        self.identity = config.as_record() | self._agreed_content()
         self.checkpoints: Checkpoints | None = None
         if output is not None:
-            self.checkpoints = Checkpoints(output / "checkpoints", crew=self.crew)
+            self.checkpoints = Checkpoints(
+                output / "checkpoints", identity=self.identity, crew=self.crew
+            )
         self.step = 0
         self.seconds = 0.0
         self.curve: list[dict[str, Any]] = []
         self.signal: int | None = None
         """Of the signal that interrupted the last ``run``."""
+        self.resumed = 0
+        """The step that the last ``run`` went on from."""
+
+    def _agreed_content(self) -> dict[str, str]:
+        """Of the data, which must be the same on all ranks."""
+        found = self.crew.gathered(self.problem.content)
         with self.crew.together():
-            if output is not None and self.crew.lead:
-                claim(output, config)  # last: a config that cannot run must not keep the place
+            for rank, content in enumerate(found):
+                if content != found[0]:
+                    raise ValueError(f"rank {rank} reads other data than rank 0: {content}")
+        return found[0]
 
     @property
     def _writes(self) -> Path | None:
@@ -132,8 +145,13 @@ class Training:
         """
         threads = torch.get_num_threads()
         torch.set_num_threads(self.config.threads)
-        with torch.random.fork_rng(devices=[]), Interruption() as wish:
+        with torch.random.fork_rng(devices=[]), Interruption() as wish, ExitStack() as held:
             try:
+                with self.crew.together():
+                    if self._writes is not None:
+                        mine = claimed(self._writes, self.identity, restart=self.restart)
+                        held.enter_context(mine)
+                self.restart = False
                 return self._run(report, wish)
             finally:
                 torch.set_num_threads(threads)
@@ -156,9 +174,8 @@ class Training:
             weights = whole_weights(self.model, keep=self.crew.lead)
             with self.crew.together():
                 if self._writes is not None:
-                    model = self._writes / "model.pt"
-                    write_stream(model, lambda file: torch.save(weights, file))
-                    write_text(self._writes / "record.json", json.dumps(record) + "\n")
+                    write(self._writes / "model.pt", lambda file: torch.save(weights, file))
+                    write(self._writes / "record.json", json.dumps(record) + "\n")
         return record
 
     def _train(self, journal: Journal | None, report: Report, wish: Interruption) -> None:
@@ -249,7 +266,6 @@ class Training:
             align_buffers(self.model, self.crew)
             streams = self.crew.ranks.gather(torch.get_rng_state().to(self.crew.device))
             state = {
-                "config": self.config.as_record(),
                 "step": self.step,
                 "seconds": self.seconds,
                 "curve": self.curve,
@@ -271,6 +287,7 @@ class Training:
         self.model.load_state_dict(weights)
         self.learner.load_state_dict(state["learner"])
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
+        self.resumed = self.step
         streams = torch.atleast_2d(state["rng"])
         if self.crew.rank < len(streams):  # else it has one of its own already
             torch.set_rng_state(streams[self.crew.rank].clone())
@@ -279,7 +296,7 @@ class Training:
         reason = f"diverged at step {step}: {what}; {advice(self.config)}"
         if self._writes is not None:
             record = self.record("diverged", reason)
-            write_text(self._writes / "record.json", json.dumps(record) + "\n")
+            write(self._writes / "record.json", json.dumps(record) + "\n")
         return Diverged(reason)
 
 
@@ -291,8 +308,3 @@ def _learner(
     if config.method == "min-max":
         return MinMax(config, problem, model)
     return Compositional(config, problem, model, stepped)
-
-
-def clear(output: Path) -> None:
-    """Remove a run's checkpoints, once its record is kept elsewhere."""
-    shutil.rmtree(output / "checkpoints", ignore_errors=True)

@@ -1,13 +1,12 @@
 """What a run writes as it goes: its looks as JSON lines, and TensorBoard events."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from fcco_lab.training.files import write_text
+from fcco_lab.files import append, write
 
-__all__ = ["Journal", "write_text"]
+__all__ = ["Journal"]
 
 
 class Journal:
@@ -23,7 +22,7 @@ class Journal:
 
     def __init__(self, directory: Path, looks: list[dict[str, Any]], *, tensorboard: bool) -> None:
         self.path = directory / "metrics.jsonl"
-        write_text(self.path, "".join(json.dumps(look) + "\n" for look in looks))
+        write(self.path, "".join(json.dumps(look) + "\n" for look in looks))
         self._events: Any = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -34,10 +33,7 @@ class Journal:
 
     def add(self, look: dict[str, Any]) -> None:
         """Append; it is on the disk when this returns."""
-        with self.path.open("a") as file:
-            file.write(json.dumps(look) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append(self.path, json.dumps(look))
         if self._events is not None:
             for name, value in look.items():
                 if name != "step":

@@ -13,6 +13,7 @@ from fcco.problem.objective import Objective
 from fcco_lab.datasets import load_classes
 from fcco_lab.networks import build_network
 from fcco_lab.training.config import Config
+from fcco_lab.training.identity import fingerprint
 
 __all__ = ["Problem", "load_problem", "proportional"]
 
@@ -30,6 +31,8 @@ class Problem:
     test_inputs: Tensor
     test_labels: Tensor
     shape: tuple[int, ...]
+    content: dict[str, str]
+    """What the data is, wherever it was read from: ``identity.fingerprint`` of each part."""
 
     @property
     def num_tasks(self) -> int:
@@ -54,6 +57,11 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     count = max(train.num_classes, test.num_classes)
     _check_classes(config, count, training=train, test=test)
     labels, test_labels = (_labels(part.classes, count) for part in (train, test))
+    # As it was read: standardising may round differently on another machine.
+    content = {
+        "training_data": fingerprint(train.inputs, train.classes),
+        "test_data": fingerprint(test.inputs, test.classes),
+    }
     inputs, test_inputs = _standardized(train.inputs, test.inputs)
     device = torch.device(config.device)
     inputs, test_inputs = inputs.to(device), test_inputs.to(device)
@@ -67,7 +75,7 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
         make = MultiTaskAUC if config.objective == "auc" else MultiTaskGap
         objective = make(labels.shape[1])
     return Problem(
-        data, train.classes, objective, test_inputs, test_labels, tuple(inputs.shape[1:])
+        data, train.classes, objective, test_inputs, test_labels, tuple(inputs.shape[1:]), content
     )
 
 
