@@ -58,7 +58,7 @@ def workers(process):
     ids = sorted({int(word) for task in tasks for word in task.read_text().split()})
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         lines = {one: Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0") for one in ids}
-        return [one for one, line in lines.items() if b"fcco" in line]
+        return [one for one, line in lines.items() if b"fcco_lab" in line]
     return []
 
 
