@@ -18,6 +18,7 @@ PACKAGES = (
     "fcco.data",
     "fcco.distributed",
     "fcco.estimators",
+    "fcco.losses",
     "fcco.methods",
     "fcco.metrics",
     "fcco.objectives",

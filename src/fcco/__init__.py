@@ -1,6 +1,16 @@
 """fcco: finite-sum coupled compositional optimization, min_w (1/m) sum_i f_i(g_i(w)), in torch."""
 
-from fcco import data, distributed, methods, metrics, objectives, problems, schedules, updates
+from fcco import (
+    data,
+    distributed,
+    losses,
+    methods,
+    metrics,
+    objectives,
+    problems,
+    schedules,
+    updates,
+)
 from fcco.kernel.queries import Queries
 from fcco.kernel.safeguard import ChangeBound
 from fcco.kernel.table import BlockTable
@@ -17,7 +27,7 @@ from fcco.problem.batches import (
     ViewBatch,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BSGD",
@@ -46,6 +56,7 @@ __all__ = [
     "__version__",
     "data",
     "distributed",
+    "losses",
     "methods",
     "metrics",
     "objectives",

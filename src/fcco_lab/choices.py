@@ -1,4 +1,4 @@
-"""A word that must be one of some: the error names the nearest of them."""
+"""Check a word against a list; the error suggests the nearest entry."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,13 +7,13 @@ __all__ = ["choose", "suggestion"]
 
 
 def choose(what: str, word: str, known: Iterable[str], *, otherwise: str = "") -> None:
-    """Raise a ``ValueError`` unless ``word`` is one of the ``known``.
+    """Raise a ``ValueError`` unless ``word`` is one of the ``known`` words.
 
     Args:
-        what: the word stands for.
-        word: as it was typed.
-        known: all there are.
-        otherwise: what else is allowed, for the message.
+        what: what the word names.
+        word: the word as it was typed.
+        known: all words that are allowed.
+        otherwise: text on what else is allowed, for the message.
 
     Examples:
         >>> choose("scale", "Labtop", ("laptop", "paper"))
@@ -27,7 +27,7 @@ def choose(what: str, word: str, known: Iterable[str], *, otherwise: str = "") -
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The nearest of the ``known`` in brackets, whatever its case; nothing if none is near.
+    """The nearest ``known`` word, ignoring case, in brackets; empty if none is near.
 
     Examples:
         >>> suggestion("SOX", ["sox", "soap"]), suggestion("adam", ["sox", "soap"])

@@ -1,4 +1,4 @@
-"""The first real job: ten AUC tasks on digits, every method under the same budget of work."""
+"""The demo: ten AUC tasks on digits, every method with the same budget of work."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,9 +34,9 @@ def _contender(method: str, update: str, lr: float, weight: float) -> Config:
 
 
 # Fifteen settings each, five step sizes by three values of alpha = beta (0.1, 0.5, 0.9), five for
-# cross-entropy, which has no alpha and beta, with seed 1000; of the best four the one whose worst
-# final objective over seeds 1000 to 1002 is lowest. Of v1's plain steps that would be 10, which
-# fails with seed 0: it is at the edge, so the next is taken.
+# cross-entropy, which has no alpha and beta, with seed 1000. Among the best four, the setting with
+# the lowest worst final objective over seeds 1000 to 1002 is chosen. For plain steps of v1 this
+# would be 10, which fails with seed 0: it is at the edge, so the next one is used.
 CONTENDERS = (
     _contender("cross-entropy", "adam", 0.03, 0.5),
     _contender("sox", "plain", 3.0, 0.9),
@@ -55,7 +55,7 @@ CONTENDERS = (
 
 
 def demo(*, work: int, seed: int, report: Report) -> Iterator[Record]:
-    """Run every contender in turn, yielding the record of each when it is done."""
+    """Run every contender in turn, and yield the record of each."""
     problem = load_problem(CONTENDERS[0])
     for contender in CONTENDERS:
         config = replace(contender, work=work, seed=seed)

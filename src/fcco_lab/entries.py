@@ -1,4 +1,4 @@
-"""Who takes part in experiments: the registered methods, and what one would use instead."""
+"""The contenders of experiments: the registered methods, and the usual alternatives."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ __all__ = ["BASELINES", "ENTRIES", "Baseline"]
 
 @dataclass(frozen=True)
 class Baseline:
-    """What one would use instead of a method: an ordinary loss with a torch optimizer.
+    """A usual alternative to a method: an ordinary loss with a torch optimizer.
 
     Args:
-        name: what one types.
-        label: in tables and legends.
-        colours: on a light and on a dark page.
-        coefficients: that tuning may vary.
+        name: the name on the command line.
+        label: the label in tables and legends.
+        colours: the colours on a light and on a dark page.
+        coefficients: the coefficients that tuning may vary.
     """
 
     name: str
@@ -33,4 +33,4 @@ BASELINES: dict[str, Baseline] = {
 }
 
 ENTRIES: dict[str, Baseline | Entry] = {**BASELINES, **REGISTRY}
-"""All of them by name, in the order in which tables and legends show them."""
+"""All contenders by name, in the order of tables and legends."""

@@ -16,7 +16,7 @@ __all__ = ["RunJob", "run_job"]
 
 @dataclass(frozen=True)
 class RunJob:
-    """A config, where its data is, and a directory in which runs may keep checkpoints."""
+    """A config, the directory of its data, and a directory for checkpoints."""
 
     config: Config
     data_dir: Path | None
@@ -36,7 +36,7 @@ def _read_once(job: RunJob) -> Problem:
 
 
 def run_job(job: RunJob) -> Record:
-    """Run to the end; divergence is a result, an interruption leaves a checkpoint to go on from."""
+    """Run to the end; divergence is a result, and an interruption leaves a checkpoint."""
     output = job.scratch / _directory(job.config.name)
     training = Training(job.config, output=output, problem=_read_once(job))
     try:
@@ -52,11 +52,11 @@ def run_job(job: RunJob) -> Record:
 
 
 def _directory(name: str) -> str:
-    """A name that every file system takes: the beginning of the run's, and a checksum of it all."""
+    """A valid file name: the beginning of the name of the run, and a checksum of all of it."""
     words = re.sub(r"[^A-Za-z0-9=.-]+", "_", name)[:80]
     return f"{words}-{zlib.crc32(name.encode()):08x}"
 
 
 def _short(value: float) -> float:
-    """Six digits of what is not a count: more than a figure shows, in files that are kept."""
+    """Six digits for numbers that are not counts: more than a figure shows."""
     return value if isinstance(value, int) else float(f"{value:.6g}")

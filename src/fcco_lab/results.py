@@ -1,4 +1,4 @@
-"""Results that survive interruption: one JSON line a record, appended and flushed."""
+"""Results that survive interruption: one JSON line per record, appended and flushed."""
 
 import json
 import os
@@ -12,7 +12,7 @@ __all__ = ["Results"]
 class Results:
     """An append-only file of records, each with a unique ``name``.
 
-    A line cut short by a crash is passed over, so the record is simply made again.
+    A line that a crash left incomplete is skipped, so its record is made again.
     """
 
     def __init__(self, path: Path) -> None:

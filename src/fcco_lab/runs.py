@@ -1,8 +1,8 @@
-"""The records that runs leave: finding them, and what each is called in a table or a legend.
+"""Records of runs: finding them, and their names in tables and legends.
 
 A record is a dictionary: ``name``, ``config`` (see ``training.Config``), ``status`` ("running",
-"finished" or "diverged"), ``reason``, ``curve`` (one dictionary a look, the first at step 0) and,
-at the end, ``objective``, ``auc`` and ``ap``.
+"finished" or "diverged"), ``reason``, ``curve`` (one dictionary per evaluation, from step 0 on)
+and, at the end, ``objective``, ``auc`` and ``ap``.
 """
 
 import json
@@ -25,14 +25,14 @@ AXES = {
     "queries": "oracle queries, exact",
     "seconds": "CPU seconds of training",
 }
-"""What a curve is plotted against, and how it is written on the axis."""
+"""The horizontal axes of curves, with their labels."""
 
 _PREFIXES = {"normalized": "Ada"}
 _SUFFIXES = {"adam": " Adam", "amsgrad": " AMSGrad", "projected": " projected"}
 
 
 def contender_name(config: Mapping[str, Any]) -> str:
-    """A method with its step rule, as the paper writes it where it has a name for it.
+    """A method with its step rule, by the paper's name if there is one.
 
     Examples:
         >>> contender_name({"method": "msvrm-v2", "update": "normalized"})
@@ -51,15 +51,15 @@ def contender_name(config: Mapping[str, Any]) -> str:
 
 
 def queries(point: Mapping[str, Any]) -> int:
-    """Values and gradients asked for up to a point of a curve."""
+    """Values and gradients evaluated up to a point of a curve."""
     return int(point["values"] + point["gradients"])
 
 
 def read_runs(paths: Iterable[Path]) -> list[Record]:
     """The records under ``paths``: files of records, run directories, or directories of either.
 
-    A record that is found twice, in a run's directory and in a file, is taken once. One that is
-    broken or incomplete is left out, with a warning that names its file.
+    A record that is found twice, in the directory of a run and in a file, is used once. A broken or
+    incomplete record is left out, with a warning that names its file.
     """
     found: dict[str, Record] = {}
     for path in paths:
@@ -70,7 +70,7 @@ def read_runs(paths: Iterable[Path]) -> list[Record]:
         for file in (*files, *single):
             try:
                 records = _read(file)
-            except (OSError, ValueError) as error:  # not for us, or neither text nor JSON
+            except (OSError, ValueError) as error:  # not readable, or neither text nor JSON
                 _leave_out(f"{file}: it cannot be read ({error})")
                 continue
             for record in records:
@@ -95,7 +95,7 @@ def _read(file: Path) -> list[Any]:
 
 
 def _flaw(record: Any) -> str | None:
-    """What keeps a record from being shown, in words, if anything does."""
+    """The reason why a record cannot be shown, if there is one."""
     if not isinstance(record, dict):
         return "it is none"
     for key, kind in {"name": str, "config": dict, "status": str, "curve": list}.items():

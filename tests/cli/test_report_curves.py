@@ -38,7 +38,7 @@ def test_profiles_need_two_data_sets_and_two_shared_contenders(tmp_path):
     write_report([*usps, *mnist], path, title="two shared")
     text = path.read_text()
     *_, profiles = Page(text).figures
-    assert "not on every data set: SOAP." in text
+    assert "(not on every data set): SOAP." in text
     # usps: target 0.25, SOX 1920 * 2 queries, v1 0.2 at 3200 * 2; mnist: target 0.8, SOX 1920 at
     # its first look, v1 3840.
     curves = {s["name"]: s["curves"]["queries"]["objective"] for s in profiles["series"]}

@@ -1,6 +1,7 @@
 """A step happens wholly or not at all, wherever it fails or is interrupted."""
 
 import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -47,16 +48,17 @@ def seen(job):
     return {"job": capture(job.model, job.opt), "grads": grads}
 
 
-def after(entry, name):
-    """How it ends if nothing happens."""
+def after(entry, name, mode=None):
+    """How it ends if nothing happens; forward-mode derivatives round differently in a mode."""
     job, acts = build(entry)
-    acts[name]()
+    with mode or nullcontext():
+        acts[name]()
     return seen(job)
 
 
 def fail_each(entry, act, kind, every=1):
     """Make every operation before the commit raise; returns how many there were."""
-    expected = after(entry, act)  # which seeds anew
+    expected = after(entry, act, FailAt(0))  # which seeds anew
     job, acts = build(entry)
     before, k = capture(job.model, job.opt), 1
     while True:

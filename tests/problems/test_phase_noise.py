@@ -88,11 +88,11 @@ def test_phases_are_uniform():
 def test_refusals():
     with pytest.raises(ValueError, match="inner_size must be at least 2"):
         PhaseNoise(8, inner_size=1)
-    with pytest.raises(ValueError, match="more than dim"):
+    with pytest.raises(ValueError, match="must exceed dim"):
         PhaseNoise(3)
     with pytest.raises(ValueError, match="whole circle"):
         PhaseNoise(8).all_phases()
-    with pytest.raises(ValueError, match="convex phi alone"):
+    with pytest.raises(ValueError, match="only for a convex phi"):
         _ = PhaseNoise(8, phi="non-convex").optimum
-    with pytest.raises(ValueError, match="quadratic family alone"):
+    with pytest.raises(ValueError, match="only for the quadratic family"):
         _ = PhaseNoise(8).mu

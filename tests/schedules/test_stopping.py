@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fcco.schedules.stopping import looks
+from fcco.schedules.stopping import keep_best
 
 
 def run(metrics, every, patience, better):
@@ -20,7 +20,7 @@ def run(metrics, every, patience, better):
             torch.nn.init.constant_(network.weight, number)
             yield number
 
-    found = looks(
+    found = keep_best(
         network,
         steps(),
         len(metrics),
@@ -39,7 +39,7 @@ def run(metrics, every, patience, better):
     st.sampled_from([1, 2, 3, inf]),
     st.sampled_from([ge, gt]),
 )
-def test_looks(metrics, every, patience, better):
+def test_keep_best(metrics, every, patience, better):
     found, kept = run(metrics, every, patience, better)
     at = [n for n in range(1, len(metrics) + 1) if n % every == 0 or n == len(metrics)]
     values = [metrics[n - 1] for n in at]
@@ -57,6 +57,6 @@ def test_looks(metrics, every, patience, better):
 def test_without_a_metric_the_last_weights_stay(metric):
     network = torch.nn.Linear(1, 1)
     values = (torch.nn.init.constant_(network.weight, k).item() for k in range(5))
-    found = list(looks(network, values, 5, every=2, metric=metric))
+    found = list(keep_best(network, values, 5, every=2, metric=metric))
     assert [seen for seen, _ in found] == [[0, 1], [2, 3], [4]]
     assert network.weight.item() == 4

@@ -590,7 +590,7 @@ REFUSALS = {
     ),
     "only censoring": (
         lambda: D.AnchorData.survival(X, TIMES, 0 * LABELS),
-        "events: no event was seen",
+        "events: no event was observed",
     ),
     "ties": (
         lambda: D.AnchorData.survival(X, TIMES, LABELS, ties="exact"),
@@ -598,11 +598,11 @@ REFUSALS = {
     ),
     "grades of another length": (
         lambda: D.ListData(X, GRADES[:3], LENGTHS),
-        r"12 items need as many grades \(got 3\)",
+        r"12 items need as many grades, got 3",
     ),
     "lengths of another sum": (
         lambda: D.ListData(X, GRADES, LENGTHS[:2]),
-        r"add up to them \(got 9\)",
+        r"that sum, got 9",
     ),
     "empty lists": (
         lambda: D.ListData(X, GRADES, torch.tensor([5, 0, 7, 0])),
@@ -667,7 +667,7 @@ REFUSALS = {
     ),
     "strata: one each": (
         lambda: sampler("precision", samples_per_block=1),
-        "at least 2 .one of each stratum",
+        "at least 2 .one from each stratum",
     ),
     "strata: too few": (
         lambda: sampler("precision", samples_per_block=14, replacement=False),
@@ -700,7 +700,7 @@ REFUSALS = {
     ),
     "uneven shares": (
         lambda: sampler("groups", blocks_per_step=3, shares=3),
-        "4 blocks cannot be cut into 3 equal shares",
+        "4 blocks cannot be divided into 3 equal shares",
     ),
     "no share": (lambda: sampler("points", shares=0), "shares must be at least 1"),
     "workers": (lambda: loader("points", num_workers=-1), "num_workers must not be negative"),

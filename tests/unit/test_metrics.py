@@ -229,7 +229,7 @@ def test_partial_area_refuses():
     for bad in (1.0, -0.1, float("nan")):
         with pytest.raises(ValueError, match="min_tpr must lie in"):
             metrics.partial_auroc(scores, labels, max_fpr=0.5, min_tpr=bad)
-    with pytest.raises(ValueError, match="standardized is defined for min_tpr=0"):
+    with pytest.raises(ValueError, match="standardized is defined only for min_tpr=0"):
         metrics.partial_auroc(scores, labels, max_fpr=0.5, min_tpr=0.5, standardized=True)
     with pytest.raises(ValueError, match=r"scores must have shape \(N,\)"):
         metrics.partial_auroc(scores[:, None], labels[:, None], max_fpr=0.5)

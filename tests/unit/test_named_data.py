@@ -222,8 +222,11 @@ def test_an_npz_with_objects_is_not_unpickled(tmp_path):
         ({"y_train": np.arange(3) + 0j}, "'y_train': it must hold real numbers, got complex128"),
         ({"x_train": np.ones((3, 4, 4)) + 1j}, "'x_train': it must hold real .* complex128"),
         ({"x_train": np.zeros((3, 4, 4), dtype="M8[s]")}, "'x_train': .* got datetime64"),
-        ({"x_test": images(2, 4, 4, 3)}, r"x_train have shape \(1, 4, 4\), .* \(3, 4, 4\)"),
-        ({"x_test": images(2, 5, 4)}, r"x_train have shape \(1, 4, 4\), .* \(1, 5, 4\)"),
+        (
+            {"x_test": images(2, 4, 4, 3)},
+            r"x_train has samples of shape \(1, 4, 4\), .* \(3, 4, 4\)",
+        ),
+        ({"x_test": images(2, 5, 4)}, r"x_train has samples of shape \(1, 4, 4\), .* \(1, 5, 4\)"),
     ],
 )
 def test_wrong_contents_name_file_and_key(tmp_path, change, message):
@@ -235,14 +238,14 @@ def test_wrong_contents_name_file_and_key(tmp_path, change, message):
 
 def test_wrong_survival_and_ranking_contents(tmp_path):
     write_npz(tmp_path, "surv_gbsg", **survival_arrays() | {"e_test": np.array([0, 2, 1])})
-    with pytest.raises(ValueError, match=r"surv_gbsg\.npz.*e_test must hold 0 and 1"):
+    with pytest.raises(ValueError, match=r"surv_gbsg\.npz.*e_test must hold only 0 and 1"):
         load_survival("gbsg", tmp_path)
     write_npz(tmp_path, "surv_gbsg", **survival_arrays() | {"x_train": np.zeros(3)})
     with pytest.raises(ValueError, match="key 'x_train': features must have shape"):
         load_survival("gbsg", tmp_path)
     wide = survival_arrays()
     write_npz(tmp_path, "surv_gbsg", **wide | {"x_test": np.tile(wide["x_test"], 2)})
-    with pytest.raises(ValueError, match=r"gbsg\.npz: samples of x_train have shape"):
+    with pytest.raises(ValueError, match=r"gbsg\.npz: x_train has samples of shape"):
         load_survival("gbsg", tmp_path)
     for wrong in (np.nan, 1e300):
         holed = survival_arrays()

@@ -143,5 +143,5 @@ def test_every_method_takes_steps(network, method):
 
 
 def test_an_image_too_small_for_the_original_densenet_is_refused():
-    with pytest.raises(ValueError, match=r"29 pixels a side.*got 28 x 28: use densenet121"):
+    with pytest.raises(ValueError, match=r"29 pixels per side.*got 28 x 28: use densenet121"):
         build_network("densenet121-imagenet", (1, 28, 28), 3, seed=0)

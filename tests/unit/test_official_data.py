@@ -148,14 +148,14 @@ def test_a_malicious_pickle_is_refused(tmp_path):
             return os.mkdir, (str(tmp_path / "owned"),)
 
     write_cifar100(tmp_path, pickle.dumps({"data": Malicious()}, protocol=2))
-    with pytest.raises(ValueError, match=r"train: it asks for \w+\.mkdir, which is not admitted"):
+    with pytest.raises(ValueError, match=r"train: it asks for \w+\.mkdir, which is not allowed"):
         load_classes("cifar100", tmp_path)
     assert not (tmp_path / "owned").exists()
 
 
 def test_arrays_of_objects_in_a_pickle_are_refused(tmp_path):
     write_cifar100(tmp_path, cifar_batch(np.array([{}]), [0], "fine_labels"))
-    with pytest.raises(ValueError, match="train: arrays of object are not admitted"):
+    with pytest.raises(ValueError, match="train: arrays of object are not allowed"):
         load_classes("cifar100", tmp_path)
 
 

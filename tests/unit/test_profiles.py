@@ -68,5 +68,5 @@ def test_a_target_met_for_nothing():
 
 def test_problems_must_have_the_same_contenders():
     fewer = {name: HARD[name] for name in ("a", "b")}
-    with pytest.raises(ValueError, match="'hard' has other contenders"):
+    with pytest.raises(ValueError, match="'hard' has different contenders"):
         costs({"easy": EASY, "hard": fewer}, lower_is_better=True)

@@ -1,4 +1,4 @@
-"""Data with block structure: who belongs to which block, and how steps and exact passes see it."""
+"""Data with block structure: the blocks of samples, and batches for steps and exact passes."""
 
 from fcco.data.anchors import AnchorData
 from fcco.data.blocks import BlockData
@@ -13,6 +13,7 @@ from fcco.data.records import Classified, Ranked, Survival
 from fcco.data.sampler import BlockSampler
 from fcco.data.tasks import TaskData
 from fcco.data.views import ViewData
+from fcco.data.with_index import WithIndex
 
 __all__ = [
     "AnchorData",
@@ -27,6 +28,7 @@ __all__ = [
     "Survival",
     "TaskData",
     "ViewData",
+    "WithIndex",
     "binary",
     "block_loader",
     "exact_pass",

@@ -1,4 +1,4 @@
-"""A data set whose blocks are anchors, each compared with partners from one common set."""
+"""A data set of anchors, each compared with partners from one common set; blocks are anchors."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,17 +22,17 @@ Relation = Callable[[Tensor, Tensor, Tensor], Tensor]
 class AnchorData(BlockData[AnchorBatch]):
     """Anchors i and partners j; the inner value of block i is a mean over the partners.
 
-    The class methods build the structures that objectives want. Block i is ``anchors[i]``.
+    The class methods build the structures that objectives need. Block i is ``anchors[i]``.
 
     Args:
         inputs: N samples.
         anchors: (m,), their positions in inputs.
-        strata: the partners' positions, in one or several parts; a step draws evenly from all
-            parts, and weighs them by their sizes.
-        own: what becomes of an anchor that is also a partner: "drop" leaves the pair out, "sure"
-            always counts it (with its weight 1/n, and the drawn ones without it).
-        affinity: what a pair is multiplied by, such as 1[t_j >= t_i].
-        related: what the objective asks of a pair, such as 1[y_j = y_i].
+        strata: the positions of the partners, in one or several parts; a step draws equally many
+            from each part and weights them by the size of the part.
+        own: for an anchor that is also a partner: "drop" leaves the pair out, "sure" always counts
+            it (with its weight 1/n, and the drawn partners without it).
+        affinity: the factor of a pair, such as 1[t_j >= t_i].
+        related: a property of a pair that the objective needs, such as 1[y_j = y_i].
         columns: (m,), the column of the model's output that scores each block.
     """
 
@@ -89,8 +89,8 @@ class AnchorData(BlockData[AnchorBatch]):
             )
         if labels.ndim != 2 or len(labels) != len(inputs):
             raise ValueError(
-                f"{len(inputs)} inputs have labels of shape {tuple(labels.shape)}: one for each is "
-                "needed, or one for each and every task"
+                f"{len(inputs)} inputs have labels of shape {tuple(labels.shape)}: one per input "
+                "is needed, or one per input and task"
             )
         flat = structure("labels", labels.flatten(), labels.numel(), kind="binary")
         labels = flat.view(labels.shape)
@@ -138,8 +138,8 @@ class AnchorData(BlockData[AnchorBatch]):
         """Each event among those at risk, for ``Cox``.
 
         Args:
-            times: (N,), of event or censoring.
-            events: (N,), whether the event was seen.
+            times: (N,), times of event or censoring.
+            events: (N,), whether the event was observed.
             ties: "breslow" or "efron".
 
         Examples:
@@ -152,7 +152,7 @@ class AnchorData(BlockData[AnchorBatch]):
         events = structure("events", events, len(inputs), kind="binary")
         times = structure("times", times, len(inputs), kind="real")
         if not events.any():
-            raise ValueError("events: no event was seen, only censoring")
+            raise ValueError("events: no event was observed, only censoring")
         if ties not in ("breslow", "efron"):
             raise ValueError(f'ties must be "breslow" or "efron", got {ties!r}')
         relation = partial(at_risk, times) if ties == "breslow" else efron(times, events)
@@ -177,10 +177,10 @@ class AnchorData(BlockData[AnchorBatch]):
         return cls(inputs, everyone, [everyone], related=partial(same_class, classes))
 
     def check(self, samples: int, *, replacement: bool) -> None:
-        """Every stratum gives its share."""
+        """Every stratum has enough partners."""
         if samples < len(self.strata):
             raise ValueError(
-                f"samples_per_block must be at least {len(self.strata)} (one of each stratum of "
+                f"samples_per_block must be at least {len(self.strata)} (one from each stratum of "
                 f"partners), got {samples}"
             )
         for number, (part, count) in enumerate(
@@ -188,7 +188,7 @@ class AnchorData(BlockData[AnchorBatch]):
         ):
             if not replacement and len(part) < count:
                 raise ValueError(
-                    f"stratum {number} has {len(part)} partners, fewer than the {count} asked for "
+                    f"stratum {number} has {len(part)} partners, fewer than the {count} requested "
                     "without replacement"
                 )
 
@@ -217,7 +217,7 @@ class AnchorData(BlockData[AnchorBatch]):
         return self._batch(span, partners, weights)
 
     def _shares(self, samples: int) -> list[int]:
-        """Samples from each stratum, evenly; the first ones take the remainder."""
+        """The number of samples from each stratum; the first strata take the remainder."""
         each, rest = divmod(samples, len(self.strata))
         return [each + (j < rest) for j in range(len(self.strata))]
 

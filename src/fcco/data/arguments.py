@@ -1,4 +1,4 @@
-"""What data sets are made of, looked at where it comes in: every refusal names the argument."""
+"""Checks of the arguments of data sets; every error names the argument."""
 
 import operator
 from typing import Any
@@ -17,7 +17,7 @@ _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 def tensor(name: str, given: Any) -> Tensor:
-    """A tensor, an array, a column or table of pandas or a list as a tensor, where it is.
+    """A tensor from a tensor, an array, a pandas column or table, or a list.
 
     Examples:
         >>> tensor("labels", ["cat", "dog"])
@@ -36,7 +36,7 @@ def tensor(name: str, given: Any) -> Tensor:
 
 
 def as_inputs(inputs: Any) -> Any:
-    """Arrays as tensors; what reads samples one by one stays as it is.
+    """Arrays as tensors; objects that read samples one by one stay unchanged.
 
     Examples:
         >>> import numpy
@@ -57,13 +57,13 @@ def as_inputs(inputs: Any) -> Any:
 
 
 def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
-    """A label of each sample as a CPU tensor of shape (count,), after a look at what it holds.
+    """One label per sample as a CPU tensor of shape (count,), after a check of its values.
 
     Args:
-        name: how errors call it.
+        name: the name of the argument in errors.
         given: a tensor or an array.
-        count: of samples; None: any.
-        kind: "binary" (0 or 1, given back as booleans), "whole" (not negative) or "real" (finite).
+        count: the number of samples; None: any.
+        kind: "binary" (0 or 1, returned as booleans), "whole" (not negative) or "real" (finite).
 
     Examples:
         >>> structure("labels", torch.tensor([0, -1]), 2, kind="binary")
@@ -92,7 +92,7 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
 
 
 def absent(names: Tensor, count: int) -> list[int]:
-    """The first ids below ``count`` that are not among the sorted ``names``: ten, or fewer.
+    """The first ids below ``count`` that are not among the sorted ``names``, at most ten.
 
     Examples:
         >>> absent(torch.tensor([0, 2, 10**12]), 10**12 + 1)[:3]
@@ -103,7 +103,7 @@ def absent(names: Tensor, count: int) -> list[int]:
 
 
 def whole(name: str, value: Any) -> int:
-    """A whole number as an int, one of numpy's too.
+    """A whole number as an int; numpy's integers are accepted.
 
     Examples:
         >>> whole("seed", torch.tensor(3)), whole("num_steps", 2.5)

@@ -1,4 +1,4 @@
-"""What every data set with block structure offers: draws for a step, chunks for an exact pass."""
+"""The interface of data sets with blocks: draws for a step, chunks for an exact pass."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ B = TypeVar("B", bound=Batch)
 Device = torch.device | str | None
 
 PAIRS = 1 << 22
-"""Pairs that a chunk of an exact pass may hold."""
+"""The largest number of pairs in a chunk of an exact pass."""
 
 
 class BlockData(ABC, Generic[B]):
     """Samples, and which of them belong to which of the m blocks.
 
-    ``inputs`` is a tensor, an array, or anything with ``len`` and ``[int]`` that gives a tensor (a
-    torch ``Dataset`` that reads files, say). Labels, groups and the like are kept on the CPU, where
-    batches are drawn; a batch goes to the device of the inputs.
+    ``inputs`` is a tensor, an array, or any object with ``len`` and ``[int]`` that returns tensors,
+    such as a torch ``Dataset`` that reads files. Labels and groups are kept on the CPU, where
+    batches are drawn; a batch is moved to the device of the inputs.
     """
 
     inputs: Any
@@ -41,24 +41,24 @@ class BlockData(ABC, Generic[B]):
 
         Args:
             blocks: (b,), distinct.
-            spread: (b, samples_per_block) uniform numbers, for samples of a block's own.
+            spread: (b, samples_per_block) uniform numbers, for samples of single blocks.
             shared: (samples_per_block,) uniform numbers, for samples that blocks share.
             replacement: whether a sample may be drawn twice for a block.
         """
 
     @abstractmethod
     def spans(self, size: int) -> Sequence[Tensor]:
-        """What the chunks of an exact pass are about: samples, or blocks with all their partners.
+        """The samples of each chunk of an exact pass, or its blocks if they have many partners.
 
-        ``size`` bounds how many a chunk holds.
+        ``size`` is the largest number per chunk.
         """
 
     @abstractmethod
     def chunk(self, span: Tensor) -> B:
-        """A batch of positions; those of all ``spans`` hold every sample of every block."""
+        """A batch of positions; the chunks of all ``spans`` contain every sample of every block."""
 
     def chunks(self, size: int) -> Iterator[B]:
-        """The batches of positions of an exact pass, made one at a time."""
+        """The batches of positions of an exact pass, one at a time."""
         return map(self.chunk, self.spans(size))
 
     def check(self, samples: int, *, replacement: bool) -> None:
@@ -67,7 +67,7 @@ class BlockData(ABC, Generic[B]):
             raise ValueError(f"samples_per_block must be at least 1, got {samples}")
 
     def collate(self, batch: B) -> B:
-        """The batch with its samples in the place of their positions.
+        """The batch with samples instead of positions.
 
         Weights, which are drawn in float64, take the precision of the inputs, but at least float32.
         """
@@ -89,15 +89,15 @@ class BlockData(ABC, Generic[B]):
             raise ValueError(f"samples must be tensors of one shape: {error}") from error
 
     def through(self, model: Any, size: int, device: Device = None) -> tuple[Self, Any]:
-        """The same structure over the model's outputs, and a model that changes nothing.
+        """The same structure with the model's outputs as inputs, and the identity as model.
 
-        An exact pass over these forms every pair without calling the model again.
+        An exact pass over them forms every pair without calling the model again.
         """
         other = copy(self)
         other.inputs = self.outputs(model, self.inputs, size, device)
         return other, torch.nn.Identity()
 
     def outputs(self, model: Any, source: Any, size: int, device: Device) -> Tensor:
-        """What ``model`` gives for every sample of ``source``, ``size`` at a time."""
+        """The outputs of ``model`` for all samples of ``source``, ``size`` at a time."""
         rows = torch.arange(len(source)).split(size)
         return torch.cat([model(self.take(source, some).to(device)) for some in rows])

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits, the data set that is always there."""
+"""The handwritten digits of scikit-learn, which need no download."""
 
 import torch
 

@@ -11,8 +11,8 @@ def draw(spread: Tensor, sizes: Tensor, *, replacement: bool) -> Tensor:
 
     Args:
         spread: (b, k), float64, so that the floor is uniform for any size that fits in memory.
-        sizes: (b,), the size of each row's population; without replacement at least k.
-        replacement: whether a position may come twice in a row.
+        sizes: (b,), the population size of each row; without replacement at least k.
+        replacement: whether a position may occur twice in a row.
 
     Examples:
         >>> spread = torch.tensor([[0.0, 0.9], [0.5, 0.5]], dtype=torch.float64)
@@ -37,7 +37,7 @@ def draw(spread: Tensor, sizes: Tensor, *, replacement: bool) -> Tensor:
 
 
 def distinct(num_blocks: int, count: int, generator: torch.Generator) -> Tensor:
-    """``count`` distinct ids below ``num_blocks``, uniformly, in O(count) when that is few.
+    """``count`` distinct ids below ``num_blocks``, uniformly, in O(count) if ``count`` is small.
 
     Examples:
         >>> ids = distinct(10**9, 5, torch.Generator().manual_seed(0))
@@ -46,7 +46,7 @@ def distinct(num_blocks: int, count: int, generator: torch.Generator) -> Tensor:
     """
     if 4 * count > num_blocks:
         return torch.randperm(num_blocks, generator=generator)[:count]
-    # The first distinct ids of an endless stream of uniform draws; a repetition is rare here.
+    # The first distinct ids of an infinite stream of uniform draws; repetitions are rare here.
     ids: dict[int, None] = {}
     while len(ids) < count:
         ids.update(dict.fromkeys(torch.randint(num_blocks, (count,), generator=generator).tolist()))

@@ -1,4 +1,4 @@
-"""Exact passes over a data set: the chunks that ``snapshot`` sums, and a value to monitor."""
+"""Exact passes over a data set: chunks for ``snapshot``, and the exact value to monitor."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -32,19 +32,19 @@ def exact_pass(
 ) -> list[Closure]:
     """The closures of one exact pass, for ``opt.snapshot``; each makes its batch when called.
 
-    With several ranks these are the ones of this rank, equally many on each.
+    With several ranks these are the closures of this rank; each rank has the same number.
 
-    Where blocks are anchors, every closure passes all partners through the model, so a pass costs
-    as many sweeps over the data as there are chunks.
+    If blocks are anchors, every closure passes all partners through the model, so a pass costs one
+    sweep over the data per chunk.
 
     Args:
-        model: what ``objective.inner`` takes.
+        model: the model, as ``objective.inner`` takes it.
         dataset: the samples and their blocks.
         objective: the problem.
-        chunk_size: samples (or blocks, where each has many partners) of one closure.
-        device: where the model is, if the inputs are elsewhere.
-        rank: of this process; None: ``torch.distributed``'s if it is set up, else 0.
-        world_size: likewise.
+        chunk_size: samples per closure (or blocks, if they have many partners).
+        device: the device of the model, if the inputs are elsewhere.
+        rank: the rank of this process; by default from ``torch.distributed``, or 0.
+        world_size: the number of processes; by default from ``torch.distributed``, or 1.
 
     Examples:
         >>> from fcco.data import TaskData
@@ -88,8 +88,9 @@ def exact_value(
 ) -> float:
     """F(w) on the data set, the number to monitor; arguments as for ``exact_pass``.
 
-    Each input passes the model once; the objective's pairs and means are then formed from the
-    outputs. The model is used in the mode it is in; its buffers and the RNG are left as they were.
+    Each input passes through the model once. Pairs and means are then formed from the outputs: P
+    anchors with N partners are P * N pairs. The model is used in the mode that it is in, so call
+    ``model.eval()`` first; its buffers and the RNG are restored.
 
     Examples:
         >>> from fcco.data import TaskData

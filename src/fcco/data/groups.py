@@ -1,4 +1,4 @@
-"""A data set whose samples belong to one block each: groups, bags, constraints."""
+"""A data set in which each sample belongs to one block: groups, bags, constraints."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,15 +16,15 @@ __all__ = ["GroupData"]
 
 
 class GroupData(BlockData[GroupBatch]):
-    """Samples with a group each. Block i is group i.
+    """Samples, each with its group. Block i is group i.
 
     Args:
         inputs: N samples.
         groups: (N,), int64.
-        targets: what belongs to each sample (a label), or None.
-        num_groups: m; None: the largest group's number, plus one.
-        drop_empty: number the groups that have samples anew, instead of raising; ``names`` says
-            which were kept.
+        targets: one target per sample (a label), or None.
+        num_groups: m; by default the largest group number plus one.
+        drop_empty: leave out empty groups and renumber the others, instead of raising; ``names``
+            lists the groups that were kept.
 
     Examples:
         >>> data = GroupData(torch.rand(4, 2), torch.tensor([0, 2, 1, 0]))
@@ -67,14 +67,14 @@ class GroupData(BlockData[GroupBatch]):
         short = (self.sizes < samples).nonzero().flatten().tolist()
         if not replacement and short:
             raise ValueError(
-                f"groups {short[:10]} have fewer than the {samples} samples asked for without "
+                f"groups {short[:10]} have fewer than the {samples} samples requested without "
                 "replacement"
             )
 
     def draw(
         self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> GroupBatch:
-        """Samples of each group's own."""
+        """Samples of each group."""
         place = draw(spread, self.sizes[blocks], replacement=replacement)
         rows = self._order[(self._starts[blocks, None] + place).flatten()]
         owner = torch.arange(len(blocks)).repeat_interleave(spread.shape[1])
@@ -86,12 +86,12 @@ class GroupData(BlockData[GroupBatch]):
         return torch.split(self._order, size)
 
     def chunk(self, span: Tensor) -> GroupBatch:
-        """Some samples, and the groups they belong to."""
+        """Some samples and their groups."""
         blocks, owner, counts = self.groups[span].unique(return_inverse=True, return_counts=True)
         return GroupBatch(blocks, span, owner, counts)
 
     def collate(self, batch: GroupBatch) -> GroupBatch:
-        """Targets are looked up with the inputs."""
+        """The batch with inputs and targets."""
         if self.targets is not None:
             batch = replace(batch, targets=self.take(self.targets, batch.inputs))
         return super().collate(batch)

@@ -1,4 +1,4 @@
-"""Fewer positives: the imbalanced variants of a balanced data set."""
+"""Imbalanced and binary variants of a data set."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,15 +23,15 @@ def _positive_classes(data: Classified, positive: int | Sequence[int]) -> Tensor
 def imbalanced(
     data: Classified, positive: int | Sequence[int], keep: float, *, seed: int = 0
 ) -> Classified:
-    """Thin out some classes, leave the others and the order alone.
+    """Keep a part of some classes; the other classes and the order do not change.
 
-    For the same seed, a smaller ``keep`` keeps a part of what a larger one keeps.
+    For the same seed, a smaller ``keep`` keeps a subset of the samples of a larger one.
 
     Args:
         data: the samples.
-        positive: the class or classes to thin out.
-        keep: the fraction of each of them that stays, in (0, 1]; at least one sample does.
-        seed: of the draw.
+        positive: the class or classes to reduce.
+        keep: the fraction of each that is kept, in (0, 1]; at least one sample is kept.
+        seed: the seed of the draw.
 
     Examples:
         >>> data = Classified(torch.zeros(20, 2), torch.arange(20) % 2)
@@ -44,7 +44,7 @@ def imbalanced(
     stays = torch.ones_like(data.classes, dtype=torch.bool)
     for chosen in _positive_classes(data, positive):
         rows = (data.classes == chosen).nonzero().flatten()
-        # All of the permutation is drawn whatever keep is: that makes the choices nested.
+        # The whole permutation is drawn for every keep, which makes the choices nested.
         order = torch.randperm(len(rows), generator=generator).to(rows.device)
         stays[rows[order[max(1, round(keep * len(rows))) :]]] = False
     return Classified(data.inputs[stays], data.classes[stays])
@@ -55,7 +55,7 @@ def binary(data: Classified, positive: int | Sequence[int]) -> Classified:
 
     Args:
         data: the samples.
-        positive: the class or classes that count as positive; not all there are.
+        positive: the class or classes that count as positive; not all classes.
 
     Examples:
         >>> data = Classified(torch.zeros(4, 2), torch.tensor([0, 1, 2, 3]))

@@ -15,16 +15,16 @@ __all__ = ["ListData"]
 
 
 class ListData(BlockData[AnchorBatch]):
-    """Items of lists, one list after the other, for ``NDCG`` and ``ListNet``.
+    """Items of lists, list by list, for ``NDCG`` and ``ListNet``.
 
     Block i is the i-th relevant item (or, with ``relevant=False``, item i), compared with the
     items of its list.
 
     Args:
         inputs: N items.
-        grades: (N,), how relevant each item is; 0 is irrelevant.
+        grades: (N,), the relevance of each item; 0 is irrelevant.
         lengths: (number of lists,).
-        relevant: blocks are the items with a positive grade alone (``NDCG``), or all (``ListNet``).
+        relevant: blocks are only the items with a positive grade (``NDCG``), or all (``ListNet``).
 
     Examples:
         >>> data = ListData(torch.rand(5, 2), torch.tensor([0, 1, 0, 2, 1]), torch.tensor([2, 3]))
@@ -40,8 +40,8 @@ class ListData(BlockData[AnchorBatch]):
         grades = structure("grades", grades, None, kind="real")
         if len(grades) != len(inputs) or int(lengths.sum()) != len(inputs):
             raise ValueError(
-                f"{len(inputs)} items need as many grades (got {len(grades)}), and lengths that "
-                f"add up to them (got {int(lengths.sum())})"
+                f"{len(inputs)} items need as many grades, got {len(grades)}, and lengths with "
+                f"that sum, got {int(lengths.sum())}"
             )
         if (lengths < 1).any():
             empty = (lengths < 1).nonzero().flatten().tolist()
@@ -63,14 +63,14 @@ class ListData(BlockData[AnchorBatch]):
         short = (self.lengths < samples).nonzero().flatten().tolist()
         if not replacement and short:
             raise ValueError(
-                f"lists {short[:10]} have fewer than the {samples} items asked for without "
+                f"lists {short[:10]} have fewer than the {samples} items requested without "
                 "replacement"
             )
 
     def draw(
         self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> AnchorBatch:
-        """For each item, others of its own list; the item itself always counts."""
+        """For each item, other items of its list; the item itself always counts."""
         sizes = self._sizes[blocks]
         place = draw(spread, sizes, replacement=replacement)
         partners = self._starts[blocks, None] + place

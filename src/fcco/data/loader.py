@@ -16,12 +16,12 @@ __all__ = ["BlockLoader", "block_loader"]
 
 
 class BlockLoader:
-    """Iterates over a sampler's batches, ``num_steps`` of them in an epoch.
+    """Iterates over the batches of a sampler, ``num_steps`` per epoch.
 
-    An interrupted iteration goes on where it stopped; after the end of an epoch the next one
+    An interrupted iteration continues where it stopped; after the end of an epoch the next one
     begins, with new draws.
 
-    ``state_dict`` is the sampler's, at the batch handed out last, however far workers ran ahead.
+    ``state_dict`` is the position of the last returned batch, even if workers have read ahead.
     See ``block_loader``.
     """
 
@@ -60,11 +60,11 @@ class BlockLoader:
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands."""
+        """The position in the stream."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a saved position."""
         self.sampler.load_state_dict(state)
 
 
@@ -80,7 +80,7 @@ class _Collating(Dataset[Batch]):
 
 
 class _Ahead:
-    """The sampler's batches from where it stands, without moving it."""
+    """The batches of the sampler from its current position, without moving it."""
 
     def __init__(self, sampler: BlockSampler) -> None:
         self.sampler = sampler
@@ -107,22 +107,22 @@ def block_loader(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> BlockLoader:
-    """Batches for ``objective.inner``: distinct blocks, and inner samples for each.
+    """Batches for ``objective.inner``: distinct blocks with inner samples.
 
     Args:
         dataset: the samples and their blocks.
-        objective: the problem; its blocks must be the data set's.
-        blocks_per_step: B1, of all ranks together.
-        samples_per_block: inner samples for each block.
-        num_steps: batches in an epoch: of one iteration.
-        seed: of the stream, which depends on nothing else.
-        replacement: whether a sample may come twice for a block.
-        num_workers: processes that read samples ahead; worth it where reading takes time.
+        objective: the problem; it must have the blocks of the data set.
+        blocks_per_step: B1, the total of all ranks.
+        samples_per_block: inner samples per block.
+        num_steps: batches per epoch, that is, per iteration.
+        seed: the seed of the stream, which depends on nothing else.
+        replacement: whether a sample may occur twice for a block.
+        num_workers: processes that read ahead, for samples that are slow to read.
         pin_memory: for faster copies to a GPU.
-        shares: into which the blocks are cut, so that up to as many ranks see one stream; see
-            ``BlockSampler``.
-        rank: of this process; None: ``torch.distributed``'s if it is set up, else 0.
-        world_size: likewise.
+        shares: the number of parts of the blocks; any number of ranks that divides it sees the
+            same stream, see ``BlockSampler``.
+        rank: the rank of this process; by default from ``torch.distributed``, or 0.
+        world_size: the number of processes; by default from ``torch.distributed``, or 1.
 
     Examples:
         >>> from fcco.data import TaskData

@@ -1,4 +1,4 @@
-"""A data set whose blocks are its points, for which an objective samples by itself (IWAE)."""
+"""A data set whose blocks are its points; the model draws the inner samples (IWAE)."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -18,7 +18,7 @@ class PointData(BlockData[PointBatch]):
 
     Args:
         inputs: m points.
-        exact_samples: what an exact pass samples for each, there being no finite whole.
+        exact_samples: inner samples per point in an exact pass, because there is no finite sum.
 
     Examples:
         >>> PointData(torch.rand(5, 2)).num_blocks

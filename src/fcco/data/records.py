@@ -1,4 +1,4 @@
-"""What a data set is once it is read: plain tensors with one row a sample, checked."""
+"""Data sets as plain tensors with one row per sample, checked."""
 
 from dataclasses import dataclass
 
@@ -23,13 +23,13 @@ def _check_rows(name: str, value: Tensor, inputs: Tensor) -> None:
         kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
         raise ValueError(f"inputs must be a tensor of real numbers, got {kind}")
     if inputs.ndim == 0:
-        raise ValueError("inputs must have one row a sample, got a scalar")
+        raise ValueError("inputs must have one row per sample, got a scalar")
     if len(value) != len(inputs):
         raise ValueError(f"{name} has {len(value)} entries, inputs {len(inputs)} rows")
 
 
 def _check_finite(inputs: Tensor) -> None:
-    """One NaN spoils every weight at the first step, as too large a step size would."""
+    """One NaN makes every weight NaN in the first step, like a step size that is too large."""
     if not inputs.isfinite().all():
         row, *place = (~inputs.isfinite()).nonzero()[0].tolist()
         where = f"column {place[0]}" if len(place) == 1 else f"place {tuple(place)}"
@@ -82,7 +82,7 @@ class Classified:
 
 @dataclass(frozen=True, eq=False)
 class Survival:
-    """Samples, how long each was followed, and whether the event was seen.
+    """Samples with times, and whether the event was observed.
 
     Args:
         inputs: N samples along the first dimension.
@@ -116,12 +116,12 @@ class Survival:
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Documents of several queries, one query after the other, each with a grade of relevance.
+    """Documents of several queries, query by query, each with a relevance grade.
 
     Args:
         inputs: N documents along the first dimension.
         grades: (N,) int64, 0 and up, higher is more relevant.
-        lengths: int64, for each query its number of documents, at least 1, N in all.
+        lengths: int64, the number of documents of each query, at least 1; their sum is N.
 
     Examples:
         >>> data = Ranked(torch.zeros(5, 3), torch.tensor([0, 2, 1, 0, 4]), torch.tensor([3, 2]))

@@ -1,7 +1,7 @@
-"""What holds between an anchor and a partner, by their positions in a data set.
+"""Relations between an anchor and a partner, by their positions in a data set.
 
-Each takes the positions of anchors (b, 1) and partners (b, k) and the blocks' columns (b, 1), and
-gives a (b, k) tensor. Module-level functions, so that they travel to worker processes.
+Each takes the positions of anchors (b, 1) and partners (b, k) and the columns (b, 1) of the blocks,
+and returns a (b, k) tensor. They are module-level functions, so that workers can unpickle them.
 """
 
 from functools import partial
@@ -46,7 +46,7 @@ def at_risk(times: Tensor, anchors: Tensor, partners: Tensor, columns: Tensor) -
 
 
 def efron(times: Tensor, events: Tensor) -> "partial[Tensor]":
-    """The risk set, where of d events at one time the l-th counts the d with weight 1 - l/d.
+    """The risk set; the l-th of d events at one time counts these d with weight 1 - l/d.
 
     Examples:
         >>> times, events = torch.tensor([1.0, 1.0]), torch.tensor([True, True])

@@ -1,4 +1,4 @@
-"""Which blocks and samples a step looks at: reproducible, resumable anywhere, on any rank."""
+"""The choice of blocks and samples per step: reproducible, resumable, on any number of ranks."""
 
 import math
 from collections.abc import Iterator
@@ -16,25 +16,25 @@ __all__ = ["BlockSampler"]
 
 
 class BlockSampler:
-    """B1 distinct blocks a step, uniformly, and inner samples for each.
+    """B1 distinct blocks per step, drawn uniformly, with inner samples.
 
     Step t draws from a generator seeded by (seed, t), so the stream depends on nothing else, the
-    position is one number, and loaders may run ahead of it.
+    position is one number, and loaders may read ahead.
 
-    With ``shares`` the blocks are cut into as many equal parts, and each gives its part of B1. A
-    rank draws from the shares it owns and from no other; any number of ranks that divides
-    ``shares`` sees the same stream, one process too.
+    ``shares`` divides the blocks into equal parts, and each part contributes equally to B1. A rank
+    draws only from its own shares; any number of ranks that divides ``shares``, including one, sees
+    the same stream.
 
     Args:
         dataset: the samples and their blocks.
-        blocks_per_step: B1, of all ranks together.
-        samples_per_block: inner samples for each block.
-        num_steps: batches in an epoch: of one iteration.
-        seed: of the stream.
-        replacement: whether a sample may come twice for a block.
-        shares: how many; there are at least as many as ranks, and more must divide m.
-        rank: of this process; None: ``torch.distributed``'s if it is set up, else 0.
-        world_size: likewise.
+        blocks_per_step: B1, the total of all ranks.
+        samples_per_block: inner samples per block.
+        num_steps: batches per epoch, that is, per iteration.
+        seed: the seed of the stream.
+        replacement: whether a sample may occur twice for a block.
+        shares: the number of shares, at least the number of ranks; if larger, it must divide m.
+        rank: the rank of this process; by default from ``torch.distributed``, or 0.
+        world_size: the number of processes; by default from ``torch.distributed``, or 1.
 
     Examples:
         >>> from fcco.data import TaskData
@@ -75,7 +75,7 @@ class BlockSampler:
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"rank must lie in 0..{self.world_size - 1}, got {self.rank}")
         self.shares = self._cut(dataset.num_blocks, blocks_per_step, shares)
-        """Those of this rank."""
+        """The blocks per step of this rank."""
         self.dataset = dataset
         self.blocks_per_step = blocks_per_step
         self.samples_per_block = samples_per_block
@@ -83,7 +83,7 @@ class BlockSampler:
         self.seed = whole("seed", seed)
         self.replacement = replacement
         self.step = 0
-        """Batches handed out so far, in all epochs."""
+        """Batches returned so far, in all epochs."""
 
     def _cut(self, num_blocks: int, blocks_per_step: int, shares: int) -> list[Share]:
         """The shares that this rank owns."""
@@ -94,15 +94,15 @@ class BlockSampler:
                 f"({self.world_size} ranks)"
             )
         if size != self.world_size and num_blocks % size:
-            # Equal draws of unequal shares favour the blocks of the smaller; an optimizer weighs
-            # whole ranks alone.
-            raise ValueError(f"{num_blocks} blocks cannot be cut into {size} equal shares")
+            # Equal draws from unequal shares favour the blocks of the smaller; an optimizer weights
+            # only whole ranks.
+            raise ValueError(f"{num_blocks} blocks cannot be divided into {size} equal shares")
         each = size // self.world_size
         mine = [Share(num_blocks, self.rank * each + k, size) for k in range(each)]
         if mine[0].least < blocks_per_step // size:
             raise ValueError(
                 f"the smallest of {size} shares has {mine[0].least} blocks, fewer than the "
-                f"{blocks_per_step // size} it is to give a step"
+                f"{blocks_per_step // size} that it has to give per step"
             )
         return mine
 
@@ -139,16 +139,16 @@ class BlockSampler:
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands."""
+        """The position in the stream."""
         return {"step": self.step, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from a saved position."""
         self.step, self.seed = state["step"], state["seed"]
 
 
 def _mixed(seed: int, step: int) -> int:
-    """One number of two; neighbouring seeds and steps have nothing in common (splitmix64)."""
+    """One number from two; neighbouring seeds and steps give unrelated numbers (splitmix64)."""
     x = (seed * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03 + 1) % 2**64
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> shift)) * factor % 2**64

@@ -15,14 +15,14 @@ __all__ = ["TaskData"]
 
 
 class TaskData(BlockData[TaskBatch | LabelBatch]):
-    """Samples and, for each of m tasks, which of them are positive. Block i is task i.
+    """Samples and their labels for each of m tasks. Block i is task i.
 
     Args:
         inputs: N samples along the first dimension.
         labels: (N, m) booleans.
-        known: (N, m) booleans, where a label is not missing; None: everywhere.
+        known: (N, m) booleans, False for a missing label; by default all labels are known.
         drop_empty: leave out tasks without a positive or without a negative, instead of raising;
-            ``tasks`` says which columns were kept.
+            ``tasks`` lists the columns that were kept.
 
     Examples:
         >>> data = TaskData.from_classes(torch.zeros(4, 2), torch.tensor([0, 1, 2, 1]))
@@ -73,7 +73,7 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
 
     @classmethod
     def from_classes(cls, inputs: Any, classes: Tensor, *, drop_empty: bool = False) -> "TaskData":
-        """One task a class, one against the rest."""
+        """One task per class, one class against the rest."""
         inputs = as_inputs(inputs)
         whole = structure("classes", classes, len(inputs), kind="whole")
         names, places = whole.unique(return_inverse=True)
@@ -112,7 +112,7 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
             short = (counts < wanted).nonzero().flatten().tolist()
             if short:
                 raise ValueError(
-                    f"tasks {short} have fewer than the {wanted} {name} samples asked for without "
+                    f"tasks {short} have fewer than the {wanted} {name} samples requested without "
                     "replacement"
                 )
 
@@ -146,7 +146,7 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
         )
 
     def batch(self, rows: Tensor, blocks: Tensor | None = None) -> LabelBatch:
-        """Given samples for given tasks (all unless told otherwise), which share them.
+        """A batch of given samples that is shared by the given tasks (by default all).
 
         Tasks without a positive or without a negative among the samples are left out.
 

@@ -19,12 +19,12 @@ __all__ = ["ViewData"]
 class ViewData(BlockData[ViewBatch]):
     """Pairs (x_i, y_i): an image and its caption, or two augmentations of one image.
 
-    Block i < n looks from x_i to the y_j of the other pairs; two-way, block n + i looks from y_i
-    to the x_j.
+    Block i < n compares x_i with the y_j of the other pairs; if two-way, block n + i compares y_i
+    with the x_j.
 
     Args:
         first: n first views.
-        second: n second views. Anything with ``[int]`` may make a new random view each time.
+        second: n second views. An object with ``[int]`` may make a new random view each time.
         two_way: both directions, m = 2n.
 
     Examples:
@@ -45,7 +45,7 @@ class ViewData(BlockData[ViewBatch]):
     def draw(
         self, blocks: Tensor, spread: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> ViewBatch:
-        """The same partners for all anchors; an anchor's own pair does not count among them."""
+        """The same partners for all anchors; the pair of an anchor is not one of its partners."""
         size = torch.tensor([len(self)])
         return self._batch(blocks, draw(shared[None], size, replacement=replacement)[0])
 

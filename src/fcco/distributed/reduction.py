@@ -109,8 +109,8 @@ def _enter(module: Any, apart: bool, stack: ExitStack) -> None:
         if apart:
             stack.enter_context(module.no_sync())
         return
-    # After a forward pass alone FSDP2's root keeps what it gathered, and would take it for the
-    # parameters of the next point.
+    # After a forward pass without a backward pass FSDP2's root keeps what it gathered, and would
+    # take it for the parameters of the next point.
     module.reshard()
     stack.callback(module.reshard)
     if apart:

@@ -1,4 +1,4 @@
-"""Estimators in scikit-learn's manner, for people who do not write loops."""
+"""Estimators with the interface of scikit-learn, for training without a loop."""
 
 try:
     import sklearn  # noqa: F401

@@ -1,4 +1,4 @@
-"""What an estimator was built with, looked at when it is fitted, as scikit-learn wants it."""
+"""Checks of the arguments of an estimator, made in ``fit`` as scikit-learn requires."""
 
 from collections.abc import Iterable
 from math import inf
@@ -11,7 +11,7 @@ __all__ = ["check_arguments", "widths"]
 
 
 def widths(hidden: Any) -> list[Any]:
-    """Those of the hidden layers; one number is one layer.
+    """The widths of the hidden layers; one number is one layer.
 
     Examples:
         >>> widths(64), widths((8, 4))

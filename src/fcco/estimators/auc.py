@@ -1,4 +1,4 @@
-"""Classification by AUC: one task a class, its samples against the others."""
+"""Classification by AUC: one task per class, its samples against the others."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -21,28 +21,28 @@ __all__ = ["AUCClassifier"]
 
 
 class AUCClassifier(ScoreClassifier):
-    """Maximises the area under the ROC curve, of two classes or of each against the rest.
+    """Maximizes the area under the ROC curve, of two classes or of each class against the rest.
 
     Args:
-        hidden: widths of hidden layers, or the one width; () is a linear model.
-        max_steps: steps of ``fit``, over which the learning rate falls to zero.
-        learning_rate: of the first step.
+        hidden: widths of the hidden layers, or one width; () is a linear model.
+        max_steps: steps of ``fit``; the learning rate decays to zero over them.
+        learning_rate: the learning rate of the first step.
         weight_decay: decoupled, as in AdamW.
-        blocks_per_step: classes probed in a step, at most; None: 64.
-        samples_per_block: samples for each, half of them of the class itself; None: 128.
-        early_stopping: hold samples out of ``fit``, stop when their AUC no longer rises, and keep
-            the best weights; where that would be fewer than 10 of a class, nothing is held out.
-        validation_fraction: how many are held out.
-        patience: looks at the AUC (20 in ``max_steps``) without a rise, after which it stops.
-        partial_steps: steps of each ``partial_fit``.
-        random_state: of the split, the hidden layers and the batches.
+        blocks_per_step: the largest number of classes probed per step; None: 64.
+        samples_per_block: samples per class, half of them from the class itself; None: 128.
+        early_stopping: hold out samples in ``fit``, stop when their AUC no longer rises, and keep
+            the best weights; nothing is held out if that would be fewer than 10 of a class.
+        validation_fraction: the fraction that is held out.
+        patience: evaluations of the AUC (20 in ``max_steps``) without a rise before it stops.
+        partial_steps: steps of each call of ``partial_fit``.
+        random_state: seeds the split, the hidden layers and the batches.
 
     Attributes:
         classes_: the labels, sorted.
-        network_: the scoring network, on standardised features.
-        slopes_: of the log-odds in each score.
-        offsets_: of the log-odds.
-        n_steps_: steps taken.
+        network_: the scoring network, on standardized features.
+        slopes_: the slope of the log-odds in each score.
+        offsets_: the offsets of the log-odds.
+        n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out AUC.
 
     Examples:
@@ -56,7 +56,7 @@ class AUCClassifier(ScoreClassifier):
     """
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """The area under the ROC curve, not the accuracy; of many classes the mean.
+        """The area under the ROC curve, not the accuracy; for many classes the mean.
 
         Classes that ``y`` lacks are left out.
 
@@ -108,7 +108,7 @@ class _Tasks(Target):
 
 
 class _SomeTasks(MultiTaskAUC):
-    """Some columns of the network alone: those of the classes that the samples have."""
+    """Only the columns of the network for the classes that the samples have."""
 
     def __init__(self, tasks: Tensor) -> None:
         super().__init__(len(tasks))
@@ -121,5 +121,5 @@ class _SomeTasks(MultiTaskAUC):
 def _macro(scores: NDArray[Any], members: NDArray[np.bool_]) -> float:
     there = members.any(0) & ~members.all(0)
     if not there.any():
-        raise ValueError("y holds one class only: AUC compares two")
+        raise ValueError("y holds only one class: AUC compares two")
     return macro_auroc(torch.from_numpy(scores[:, there]), torch.from_numpy(members[:, there]))

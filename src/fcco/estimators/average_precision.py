@@ -1,4 +1,4 @@
-"""Classification by average precision: the few positives first."""
+"""Classification by average precision, for few positives."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,29 +20,29 @@ __all__ = ["APClassifier"]
 
 
 class APClassifier(ScoreClassifier):
-    """Maximises the average precision of two classes; the second of them is the positive one.
+    """Maximizes the average precision of two classes; the second class is the positive one.
 
     Args:
-        hidden: widths of hidden layers, or the one width; () is a linear model.
-        max_steps: steps of ``fit``, over which the learning rate falls to zero.
-        learning_rate: of the first step.
+        hidden: widths of the hidden layers, or one width; () is a linear model.
+        max_steps: steps of ``fit``; the learning rate decays to zero over them.
+        learning_rate: the learning rate of the first step.
         weight_decay: decoupled, as in AdamW.
-        blocks_per_step: positives probed in a step, at most; None: 64.
+        blocks_per_step: the largest number of positives probed per step; None: 64.
         samples_per_block: samples that each is compared with, half of them positive; None: 512.
-        early_stopping: hold samples out of ``fit``, stop when their average precision no longer
-            rises, and keep the best weights; where that would be fewer than 10 of a class, nothing
-            is held out.
-        validation_fraction: how many are held out.
-        patience: looks at the metric (20 in ``max_steps``) without a rise, after which it stops.
-        partial_steps: steps of each ``partial_fit``.
-        random_state: of the split, the hidden layers and the batches.
+        early_stopping: hold out samples in ``fit``, stop when their average precision no longer
+            rises, and keep the best weights; nothing is held out if that would be fewer than 10 of
+            a class.
+        validation_fraction: the fraction that is held out.
+        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
+        partial_steps: steps of each call of ``partial_fit``.
+        random_state: seeds the split, the hidden layers and the batches.
 
     Attributes:
         classes_: the two labels, sorted.
-        network_: the scoring network, on standardised features.
-        slopes_: of the log-odds in the score.
-        offsets_: of the log-odds.
-        n_steps_: steps taken.
+        network_: the scoring network, on standardized features.
+        slopes_: the slope of the log-odds in the score.
+        offsets_: the offset of the log-odds.
+        n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out average precision.
 
     Examples:
@@ -64,7 +64,7 @@ class APClassifier(ScoreClassifier):
         odds = torch.from_numpy(self._odds(features)[:, 0])
         positive = self._labels(named) == 1
         if positive.all() or not positive.any():
-            raise ValueError("y holds one class only: average precision compares two")
+            raise ValueError("y holds only one class: average precision compares two")
         return macro_average_precision(odds, torch.from_numpy(positive))
 
     def __sklearn_tags__(self) -> Any:
@@ -93,7 +93,7 @@ class _Positives(Target):
 
     def problem(self, inputs: Tensor) -> tuple[BlockData[Any], Objective]:
         data = AnchorData.average_precision(inputs, torch.from_numpy(self.positive.copy()))
-        # a sigmoid, because a squared hinge lets a few far samples outweigh all others
+        # a sigmoid, because with a squared hinge a few far samples dominate all others
         return data, AveragePrecision(data.num_blocks, len(inputs), surrogate=Sigmoid())
 
     def metric(self, scores: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""What all estimators share: their arguments, the network behind them, and its training."""
+"""The common part of all estimators: arguments, network and training."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -23,29 +23,29 @@ from fcco.estimators.training import Fit, Plan
 __all__ = ["CompositionalEstimator"]
 
 _LOOKS = 20
-"""Entries of the history of a whole training."""
+"""The number of entries in the history of a training."""
 
 _LARGEST = 1e150
-"""Of a feature: its square is finite, as the scaling needs it."""
+"""The largest feature: its square is finite, as the scaling requires."""
 
 
 class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A scoring network, trained by SOX with Adam-style steps on what a ``Target`` says.
+    """A scoring network, trained by SOX with Adam-style steps on a ``Target``.
 
     Args:
-        hidden: widths of hidden layers, or the one width; () is a linear model.
-        max_steps: steps of ``fit``, over which the learning rate falls to zero.
-        learning_rate: of the first step.
+        hidden: widths of the hidden layers, or one width; () is a linear model.
+        max_steps: steps of ``fit``; the learning rate decays to zero over them.
+        learning_rate: the learning rate of the first step.
         weight_decay: decoupled, as in AdamW.
-        blocks_per_step: blocks probed in a step, at most; None: 64.
-        samples_per_block: inner samples for each; None: what suits the objective.
-        early_stopping: hold samples out of ``fit``, stop when their metric no longer rises, and
-            keep the best weights; where the held-out part would have fewer than 10 of the rarest
-            kind, nothing is held out.
-        validation_fraction: how many are held out.
-        patience: looks at the metric (20 in ``max_steps``) without a rise, after which it stops.
-        partial_steps: steps of each ``partial_fit``.
-        random_state: of the split, the hidden layers and the batches.
+        blocks_per_step: the largest number of blocks probed per step; None: 64.
+        samples_per_block: inner samples per block; None: depends on the objective.
+        early_stopping: hold out samples in ``fit``, stop when their metric no longer rises, and
+            keep the best weights; nothing is held out if the held-out part would have fewer than
+            10 of the rarest kind.
+        validation_fraction: the fraction that is held out.
+        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
+        partial_steps: steps of each call of ``partial_fit``.
+        random_state: seeds the split, the hidden layers and the batches.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
             patience=self.patience,
             held_out=held_out,
         )
-        # a training that ended is not gone on with: partial_fit begins one at these weights
+        # a finished training is not continued: partial_fit starts a new one from these weights
         return self._keep(training, going_on=False)
 
     def _partial_fit(self, X: NDArray[Any], target: Target) -> Self:
-        """Some steps more, or the first ones; the first samples seen set the features' scales."""
+        """Further steps, or the first ones; the first samples set the scales of the features."""
         check_arguments(self)
         fresh = not hasattr(self, "network_")
         if fresh:
@@ -139,7 +139,7 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
     ) -> Any:
         """Features, and y if it is given, as scikit-learn checks them; then each must be finite.
 
-        What comes out of here has no names, and must not come in again.
+        The result has no feature names and must not be checked again.
         """
         if not reset:
             check_is_fitted(self, "network_")
@@ -160,7 +160,7 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return found
 
     def _scores(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n, outputs), in float64: the score of a sample then does not depend on its company."""
+        """(n, outputs), in float64: the score of a sample then does not depend on the others."""
         with torch.no_grad():
             scores = self.network_(torch.from_numpy(self.scaler_.transform(features)))
         array: NDArray[np.float64] = scores.numpy()

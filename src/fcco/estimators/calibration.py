@@ -7,13 +7,13 @@ from sklearn.linear_model import LogisticRegression
 __all__ = ["platt"]
 
 _LEAST = 1e-6
-"""The least slope, relative to the scores' spread: what raises a score never lowers a log-odds."""
+"""The smallest slope, relative to the spread of the scores: it keeps the line increasing."""
 
 
 def platt(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> tuple[float, float]:
-    """Slope and offset of the log-odds that logistic regression gives a score.
+    """Slope and offset of the log-odds of a score, by logistic regression.
 
-    Its ridge keeps them finite where the scores separate the classes.
+    A ridge keeps them finite if the scores separate the classes.
 
     Args:
         scores: (n,).

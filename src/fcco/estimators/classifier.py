@@ -1,4 +1,4 @@
-"""Classifiers by scores that are trained to rank: labels, calibration and probabilities."""
+"""Classifiers with scores that are trained to rank: labels, calibration and probabilities."""
 
 from abc import abstractmethod
 from typing import Any, Self
@@ -18,16 +18,16 @@ __all__ = ["ScoreClassifier"]
 Labels = NDArray[np.intp]
 
 _LARGEST = 2**53
-"""Of a class that is a number: beyond, floats can no longer tell it from the next."""
+"""Numeric classes are smaller; beyond, floats cannot represent every whole number."""
 
 
 class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[misc]
-    """One score a class, or one in all for two classes, each made a log-odds by Platt scaling.
+    """One score per class, or one for two classes, converted to log-odds by Platt scaling.
 
-    Scores that rank well have no natural zero: the scaling, fitted to the training samples, gives
-    them one, and does not change their order. Arguments as for ``CompositionalEstimator``.
+    Scores that rank well have no natural zero. The scaling, fitted to the training samples, gives
+    them one and does not change their order. Arguments as for ``CompositionalEstimator``.
 
-    A subclass says what the labels mean for the training: ``_target``.
+    A subclass defines ``_target``, the meaning of the labels for the training.
     """
 
     classes_: NDArray[Any]
@@ -36,7 +36,7 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
 
     @abstractmethod
     def _target(self, labels: Labels) -> Target:
-        """What to train on: ``labels`` are positions in ``classes_``."""
+        """The target of the training; ``labels`` are positions in ``classes_``."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train from the beginning.
@@ -54,15 +54,15 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
         return self._calibrate(features, labels)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Take ``partial_steps`` more steps, on these samples.
+        """Take ``partial_steps`` more steps on these samples.
 
-        The same samples as the last time continue as one longer run would, to the bit. The first
-        call sets the scales of the features. There is no early stopping.
+        With the same samples as in the last call, the result equals one longer run, bit for bit.
+        The first call sets the scales of the features. There is no early stopping.
 
         Args:
             X: (n, d) features.
             y: (n,) labels, of two classes at least.
-            classes: all there will ever be; needed in the first call alone.
+            classes: all classes that will ever occur; needed only in the first call.
         """
         first = not hasattr(self, "network_")
         features, named = self._validated(X, y, reset=first)
@@ -78,7 +78,7 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
         self._check_classes()
         labels = self._labels(named)
         if len(np.unique(labels)) < 2:
-            raise ValueError("y holds samples of one class only: there is nothing to compare")
+            raise ValueError("y holds samples of only one class: there is nothing to compare")
         self._partial_fit(features, self._target(labels))
         return self._calibrate(features, labels)
 
@@ -95,7 +95,7 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
         return predicted
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities, (n, classes): of one against the rest, divided by their sum."""
+        """Probabilities, (n, classes): of each class against the rest, divided by their sum."""
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.stack([expit(-odds), expit(odds)], axis=1)
@@ -104,7 +104,7 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
         return shares
 
     def _odds(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of every column of the network."""
+        """The log-odds of every column of the network."""
         odds: NDArray[np.float64] = self._scores(features) * self.slopes_ + self.offsets_
         return odds
 
@@ -118,11 +118,11 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
     def _check_classes(self) -> None:
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds one class only, {self.classes_}: there is nothing to compare"
+                f"y holds only one class, {self.classes_}: there is nothing to compare"
             )
 
     def _calibrate(self, X: NDArray[Any], labels: Labels) -> Self:
-        """Fit every line anew, except those of classes that these samples lack."""
+        """Refit every line, except those of classes that these samples lack."""
         scores = self._scores(X)
         columns = scores.shape[1]
         slopes, offsets = np.ones(columns), np.zeros(columns)
@@ -136,7 +136,7 @@ class ScoreClassifier(ClassifierMixin, CompositionalEstimator):  # type: ignore[
 
 
 def _check_labels(name: str, labels: NDArray[Any]) -> None:
-    """Classes are words, truth values or whole numbers; what marks a missing one is neither."""
+    """Classes are strings, booleans or whole numbers; marks of missing values are refused."""
     kind = labels.dtype.kind
     if kind in "cmMV":
         raise ValueError(f"{name} must hold whole numbers, booleans or strings, got {labels.dtype}")
@@ -144,6 +144,6 @@ def _check_labels(name: str, labels: NDArray[Any]) -> None:
         wrong = ~(np.abs(labels.astype(np.float64)) < _LARGEST)
         if wrong.any():
             raise ValueError(
-                f"{name} holds {labels[wrong].flat[0]}, which is no class: numbers must be below "
-                "2**53 in size"
+                f"{name} holds {labels[wrong].flat[0]}, which is not a class: numbers must be "
+                "below 2**53 in size"
             )

@@ -16,27 +16,27 @@ __all__ = ["CoxRegressor"]
 
 
 class CoxRegressor(CompositionalEstimator):
-    """Maximises Cox's partial likelihood of a linear or deep log risk.
+    """Maximizes Cox's partial likelihood of a linear or deep log risk.
 
     Args:
-        hidden: widths of hidden layers, or the one width; () is a linear model.
+        hidden: widths of the hidden layers, or one width; () is a linear model.
         ties: "efron" or "breslow".
-        max_steps: steps of ``fit``, over which the learning rate falls to zero.
-        learning_rate: of the first step.
+        max_steps: steps of ``fit``; the learning rate decays to zero over them.
+        learning_rate: the learning rate of the first step.
         weight_decay: decoupled, as in AdamW.
-        blocks_per_step: events probed in a step, at most; None: 64.
+        blocks_per_step: the largest number of events probed per step; None: 64.
         samples_per_block: subjects that each is compared with; None: 256.
-        early_stopping: hold subjects out of ``fit``, stop when their concordance no longer rises,
-            and keep the best weights; where that would be fewer than 10 with or without an event,
-            nobody is held out.
-        validation_fraction: how many are held out.
-        patience: looks at the metric (20 in ``max_steps``) without a rise, after which it stops.
-        partial_steps: steps of each ``partial_fit``.
-        random_state: of the split, the hidden layers and the batches.
+        early_stopping: hold out subjects in ``fit``, stop when their concordance no longer rises,
+            and keep the best weights; nothing is held out if that would be fewer than 10 with or
+            without an event.
+        validation_fraction: the fraction that is held out.
+        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
+        partial_steps: steps of each call of ``partial_fit``.
+        random_state: seeds the split, the hidden layers and the batches.
 
     Attributes:
-        network_: the scoring network, on standardised features.
-        n_steps_: steps taken.
+        network_: the scoring network, on standardized features.
+        n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out concordance.
 
     Examples:
@@ -85,16 +85,16 @@ class CoxRegressor(CompositionalEstimator):
 
         Args:
             X: (n, d) features.
-            y: (n,) structured, a boolean field (event seen) and a numeric one (time of event or
-                censoring), as scikit-survival has it; or (n, 2), columns time and event.
+            y: (n,) structured, a boolean field (event observed) and a numeric one (time of event
+                or censoring), as in scikit-survival; or (n, 2), columns time and event.
         """
         return self._fit(*self._outcomes(X, y, reset=True))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Take ``partial_steps`` more steps, on these subjects, who are each other's risk sets.
+        """Take ``partial_steps`` more steps on these subjects, which form their own risk sets.
 
-        The same subjects as the last time continue as one longer run would, to the bit. The first
-        call sets the scales of the features. There is no early stopping.
+        With the same subjects as in the last call, the result equals one longer run, bit for bit.
+        The first call sets the scales of the features. There is no early stopping.
 
         Args:
             X: (n, d) features.
@@ -130,5 +130,5 @@ class CoxRegressor(CompositionalEstimator):
         times, events = outcomes(y)
         check_consistent_length(X, times)
         if not events.any():
-            raise ValueError("y: no event was seen, only censoring")
+            raise ValueError("y: no event was observed, only censoring")
         return X, Outcomes(times, events, self.ties)

@@ -20,7 +20,7 @@ __all__ = ["Lists"]
 
 @dataclass(frozen=True, eq=False)
 class Lists(Target):
-    """Grades of the items, list after list."""
+    """Grades of the items, list by list."""
 
     grades: NDArray[np.float64]
     lengths: NDArray[np.int64]
@@ -29,7 +29,7 @@ class Lists(Target):
     samples = 32
 
     def problem(self, inputs: Tensor) -> tuple[BlockData[Any], Objective]:
-        """Items, each among those of its list."""
+        """Items, each compared with its list."""
         grades, lengths = torch.from_numpy(self.grades), torch.from_numpy(self.lengths)
         if self.objective == "listnet":
             return ListData(inputs, grades, lengths, relevant=False), ListNet(grades, lengths)
@@ -41,7 +41,7 @@ class Lists(Target):
         return ndcg(scores[:, 0], grades, lengths, self.top_k)
 
     def held_out(self, fraction: float, random: RandomState) -> Rows:
-        """Whole lists, of those that have a relevant item."""
+        """Whole lists, chosen among those with a relevant item."""
         starts = np.cumsum(self.lengths) - self.lengths
         useful = np.flatnonzero(np.maximum.reduceat(self.grades, starts) > 0)
         count = round(fraction * len(useful))
@@ -56,7 +56,7 @@ class Lists(Target):
         return type(self)(self.grades[rows], lengths[lengths > 0], self.objective, self.top_k)
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Grades, lengths, and what is made of them."""
+        """Grades, lengths, and the options of the target."""
         return self.grades, self.lengths, np.array(f"{self.objective} {self.top_k}")
 
     def _owner(self) -> NDArray[np.intp]:

@@ -15,14 +15,14 @@ def build_network(
 ) -> nn.Sequential:
     """Linear layers with ReLU between them, drawn from a generator of their own.
 
-    The last layer starts at zero: all scores are equal, and a linear model has no chance in it.
+    The last layer starts at zero: all scores are equal, and a linear model is not random.
 
     Args:
-        features: inputs of a sample.
-        hidden: widths of the hidden layers; none is a linear model.
-        outputs: scores of a sample.
+        features: the number of features.
+        hidden: widths of the hidden layers; an empty sequence is a linear model.
+        outputs: the number of scores.
         bias: whether the scores have an offset.
-        seed: of the hidden layers.
+        seed: the seed of the hidden layers.
 
     Examples:
         >>> network = build_network(4, (8,), 1, bias=False, seed=0)

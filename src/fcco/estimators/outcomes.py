@@ -1,4 +1,4 @@
-"""Survival outcomes: when each subject left, and whether by the event."""
+"""Survival outcomes: the time of each subject, and whether it is the time of the event."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,7 +19,7 @@ __all__ = ["Outcomes", "outcomes"]
 
 
 def outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Times and events, of either form of y.
+    """Times and events from either form of y.
 
     Examples:
         >>> outcomes([[3.0, 1], [4.0, 0]])
@@ -47,7 +47,7 @@ def outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
             raise ValueError(f"y must hold real numbers, got {y.dtype}")
         times, flags = y.astype(np.float64).T
         if not np.isin(flags, (0, 1)).all():
-            raise ValueError("y: the second column, event, must hold 0 and 1 alone")
+            raise ValueError("y: the second column, event, must hold only 0 and 1")
         events = flags == 1
     wrong = ~(np.isfinite(times) & (times >= 0))
     if wrong.any():
@@ -59,7 +59,7 @@ def outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes(Target):
-    """Times, and whether they are those of events."""
+    """Times, and whether they are times of events."""
 
     times: NDArray[np.float64]
     events: NDArray[np.bool_]
@@ -67,7 +67,7 @@ class Outcomes(Target):
     samples = 256
 
     def problem(self, inputs: Tensor) -> tuple[BlockData[Any], Objective]:
-        """Events, each among those at risk."""
+        """Events, each compared with its risk set."""
         times, events = torch.from_numpy(self.times), torch.from_numpy(self.events)
         data = AnchorData.survival(inputs, times, events, ties=self.ties)
         most = int(np.unique(self.times[self.events], return_counts=True)[1].max())
@@ -87,5 +87,5 @@ class Outcomes(Target):
         return type(self)(self.times[rows], self.events[rows], self.ties)
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Times, events, and how ties are treated."""
+        """Times, events, and the treatment of ties."""
         return self.times, self.events, np.array(self.ties)

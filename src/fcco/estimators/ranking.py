@@ -19,24 +19,24 @@ class Ranker(CompositionalEstimator):
     """Ranks the items of lists, by a smooth NDCG or by ListNet's cross-entropy.
 
     Args:
-        hidden: widths of hidden layers, or the one width; () is a linear model.
-        objective: "ndcg" or "listnet"; the first did better on the one data set tried.
+        hidden: widths of the hidden layers, or one width; () is a linear model.
+        objective: "ndcg" or "listnet"; "ndcg" was better on the one data set that was tried.
         top_k: ranks that count in ``score``, early stopping and the objective "ndcg"; None: all.
-        max_steps: steps of ``fit``, over which the learning rate falls to zero.
-        learning_rate: of the first step.
+        max_steps: steps of ``fit``; the learning rate decays to zero over them.
+        learning_rate: the learning rate of the first step.
         weight_decay: decoupled, as in AdamW.
-        blocks_per_step: items probed in a step, at most; None: 64.
+        blocks_per_step: the largest number of items probed per step; None: 64.
         samples_per_block: items of its list that each is compared with; None: 32.
-        early_stopping: hold lists out of ``fit``, stop when their NDCG no longer rises, and keep
-            the best weights; where that would be fewer than 10 lists, nothing is held out.
-        validation_fraction: how many are held out.
-        patience: looks at the metric (20 in ``max_steps``) without a rise, after which it stops.
-        partial_steps: steps of each ``partial_fit``.
-        random_state: of the split, the hidden layers and the batches.
+        early_stopping: hold out lists in ``fit``, stop when their NDCG no longer rises, and keep
+            the best weights; nothing is held out if that would be fewer than 10 lists.
+        validation_fraction: the fraction that is held out.
+        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
+        partial_steps: steps of each call of ``partial_fit``.
+        random_state: seeds the split, the hidden layers and the batches.
 
     Attributes:
-        network_: the scoring network, on standardised features.
-        n_steps_: steps taken.
+        network_: the scoring network, on standardized features.
+        n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out NDCG.
 
     Examples:
@@ -85,17 +85,18 @@ class Ranker(CompositionalEstimator):
         """Train from the beginning.
 
         Args:
-            X: (n, d) features of the items, list after list.
+            X: (n, d) features of the items, list by list.
             y: (n,) grades, 0 for irrelevant.
-            group: the lengths of the lists, as LightGBM has it.
+            group: the lengths of the lists, as in LightGBM.
         """
         return self._fit(*self._lists(X, y, group, reset=True))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, *, group: ArrayLike | None = None) -> Self:
-        """Take ``partial_steps`` more steps, on these lists.
+        """Take ``partial_steps`` more steps on these lists.
 
-        The same lists as the last time continue as one longer run would, to the bit. The first
-        call sets the scales of the features. There is no early stopping. Arguments as for ``fit``.
+        With the same lists as in the last call, the result equals one longer run, bit for bit. The
+        first call sets the scales of the features. There is no early stopping. Arguments as for
+        ``fit``.
         """
         reset = not hasattr(self, "network_")
         return self._partial_fit(*self._lists(X, y, group, reset=reset))

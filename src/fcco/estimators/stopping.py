@@ -1,4 +1,4 @@
-"""A whole training: a falling learning rate, early stopping, the best weights kept."""
+"""A whole training: a decaying learning rate, early stopping, the best weights."""
 
 from functools import partial
 from math import cos, pi
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fcco.estimators.target import Target
 from fcco.estimators.training import Fit, Rate
-from fcco.schedules.stopping import looks
+from fcco.schedules.stopping import keep_best
 
 __all__ = ["Record", "cosine", "root", "train"]
 
@@ -20,9 +20,9 @@ class Record(NamedTuple):
     step: int
     """Steps taken."""
     objective: float
-    """Mean of what the steps since the last entry saw of the objective."""
+    """The mean of the estimated objective over the steps since the last entry."""
     metric: float | None
-    """On the held-out samples, if there are any."""
+    """The metric of the held-out samples, if there are any."""
 
 
 def train(
@@ -36,19 +36,19 @@ def train(
     patience: int,
     held_out: tuple[Tensor, Target] | None = None,
 ) -> list[Record]:
-    """Take ``num_steps``, or fewer if the metric of the held-out samples stops to rise.
+    """Take ``num_steps``, or fewer if the metric of the held-out samples stops rising.
 
     Args:
-        training: what is trained, in place.
+        training: the training, changed in place.
         inputs: the samples.
         target: their labels.
-        num_steps: at most.
-        rate: of steps taken to the factor of the learning rate.
-        every: steps between two looks at the metric.
-        patience: looks without a rise, after which it stops.
-        held_out: samples and labels to stop by; the weights that did best on them are kept.
+        num_steps: the largest number of steps.
+        rate: from the number of steps taken to the factor of the learning rate.
+        every: steps between two evaluations of the metric.
+        patience: evaluations without a rise before it stops.
+        held_out: samples and labels for the metric; the weights that are best on them are kept.
     """
-    found = looks(
+    found = keep_best(
         training.network,
         training.steps(inputs, target, num_steps, rate),
         num_steps,
@@ -70,7 +70,7 @@ def cosine(num_steps: int) -> Rate:
 
 
 def root(step: int) -> float:
-    """1 at first, then falling as one over a root: for a training that knows no last step.
+    """1 at first, then proportional to 1/sqrt: for a training without a known last step.
 
     Examples:
         >>> root(0), root(300)

@@ -1,4 +1,4 @@
-"""What there is to learn: the part that an estimator gives to the training."""
+"""Targets: the labels of an estimator and their meaning for the training."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Self
@@ -15,16 +15,16 @@ __all__ = ["FEWEST", "Rows", "Target", "some_of_each"]
 
 Rows = NDArray[np.intp]
 FEWEST = 10
-"""Held-out members of the rarest kind below which a metric is too noisy to stop by."""
+"""The smallest number of held-out members of each kind; with fewer, a metric is too noisy."""
 
 
 class Target(ABC):
-    """The labels of n samples, and what they mean for scores of the samples."""
+    """The labels of n samples, and their meaning for the scores of the samples."""
 
     outputs: int = 1
-    """Scores a sample."""
+    """The number of scores per sample."""
     samples: int
-    """Inner samples for each block, unless the user says otherwise."""
+    """The default number of inner samples per block."""
     shifts: bool = False
     """Whether a constant added to all scores matters: without it, an offset is only drift."""
 
@@ -38,7 +38,7 @@ class Target(ABC):
 
     @abstractmethod
     def held_out(self, fraction: float, random: RandomState) -> Rows:
-        """About ``fraction`` of the rows, to stop by; none where they would be too few."""
+        """About ``fraction`` of the rows, for early stopping; none if they would be too few."""
 
     @abstractmethod
     def take(self, rows: Rows) -> Self:
@@ -46,11 +46,11 @@ class Target(ABC):
 
     @abstractmethod
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All there is, by which the same target is known again."""
+        """All tensors, to recognize the same target again."""
 
 
 def some_of_each(kinds: NDArray[Any], fraction: float, random: RandomState) -> Rows:
-    """About ``fraction`` of the members of each kind, or nobody if that is too few of one.
+    """About ``fraction`` of the members of each kind, or none if that is too few of one.
 
     Examples:
         >>> kinds = np.repeat([0, 1], [300, 100])

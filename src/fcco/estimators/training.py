@@ -1,4 +1,4 @@
-"""Training of a scoring network on a target, from the first step or from where it stopped."""
+"""Training of a scoring network on a target, from the first step or from the last one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from fcco.optim import SOX
 __all__ = ["Fit", "Plan", "Rate"]
 
 Rate = Callable[[int], float]
-"""Steps taken so far to the factor of the learning rate."""
+"""From the number of steps taken to the factor of the learning rate."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Plan:
 class Fit:
     """A network and the state of its optimization.
 
-    SOX tracks the inner values and smooths the gradient, and torch's AdamW takes the step: so the
-    memory of the step outlives a change of the data, with which the blocks change.
+    SOX tracks the inner values and smooths the gradient, and torch's AdamW takes the step. The
+    memory of AdamW therefore survives a change of the data, which changes the blocks.
 
     Args:
-        network: what is trained, in place.
-        plan: how.
-        seed: of the stream of batches.
-        step: steps that the network has behind it.
+        network: the network, trained in place.
+        plan: the settings of a step.
+        seed: the seed of the batches.
+        step: the number of steps that the network has taken.
     """
 
-    # Safe on every objective here, with as without a hidden layer. MSVRM's correction is not: with
-    # Adam-style steps of 0.03 its rows of exp(h_j - h_i), each probed rarely, run away.
+    # Safe on every objective here, with and without a hidden layer. MSVRM's correction is not: with
+    # Adam-style steps of 0.03 its rows of exp(h_j - h_i), which are probed rarely, diverge.
     alpha, beta = 0.1, 0.5
 
     def __init__(self, network: nn.Module, plan: Plan, *, seed: int, step: int = 0) -> None:
@@ -60,10 +60,10 @@ class Fit:
         self._digest = b""
 
     def steps(self, inputs: Tensor, target: Target, num_steps: int, rate: Rate) -> Iterator[float]:
-        """Take steps on some data, and give after each what it saw of the objective.
+        """Take steps on some data, and yield the estimated objective after each.
 
-        The same data as the last time, and the table goes on: two runs are one long one. Other
-        data has other blocks, and begins a new table.
+        With the same data as in the last call the table is kept, and two calls equal one longer
+        run. Other data has other blocks and starts a new table.
         """
         data, objective = target.problem(inputs)
         digest = _digest(inputs, target)
@@ -92,10 +92,11 @@ class Fit:
 
 
 def _layers(network: nn.Module) -> list[dict[str, Any]]:
-    """A group of parameters for each layer, with its share of the learning rate.
+    """One parameter group per layer, with its factor of the learning rate.
 
-    An Adam-style step moves every weight by as much, and a sum of d of them by about sqrt(d): with
-    the share 1 / sqrt(d), one learning rate suits data of few and of many features.
+    An Adam-style step moves every weight by the same amount, and a sum of d weights by about
+    sqrt(d) times as much. With the factor 1 / sqrt(d), one learning rate suits few and many
+    features.
     """
     return [
         {"params": list(layer.parameters()), "share": layer.in_features**-0.5}
@@ -105,7 +106,7 @@ def _layers(network: nn.Module) -> list[dict[str, Any]]:
 
 
 def _digest(inputs: Tensor, target: Target) -> bytes:
-    """Equal for equal data alone, without keeping the data."""
+    """A digest that is equal only for equal data."""
     state = blake2b()
     for array in (inputs.numpy(), *target.arrays()):
         state.update(f"{array.dtype} {array.shape}".encode())

@@ -92,7 +92,7 @@ class GradientSum:
                 sums.append(torch.zeros_like(total) if p.grad is None else p.grad)
                 p.grad = None
             sums = locals_of(sums)
-            return list(torch._foreach_clone(sums)) if self._in_buckets else sums
+            return list(map(torch.clone, sums)) if self._in_buckets else sums
         return combined(self._kept, row, self._safeguard, self._norm)
 
     def clear(self) -> None:

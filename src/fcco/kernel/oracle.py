@@ -84,8 +84,8 @@ class Oracle(AbstractContextManager["Oracle"]):
     BatchNorm behave alike at all points). When the ``with`` block ends, by an error or not,
     parameters, buffers and RNG are bit-identical to before, unless the changes that ``keep`` lists
     were made: then RNG and buffers are as after the one pass where the model stands. After an error
-    ``.grad`` is empty. What is to happen together with leaving is committed with ``keep`` or
-    ``leave`` inside the block: the end of a block may be interrupted too.
+    ``.grad`` is empty. Changes that belong together with those of ``keep`` or ``leave`` are
+    committed with them, inside the block, because the end of a block can be interrupted too.
 
     Args:
         params: the parameters that move.
@@ -139,7 +139,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             try:
                 commit(self._home + self._back)
             except BaseException:
-                commit(self._home + self._back)  # to go back again is still to go back
+                commit(self._home + self._back)  # doing it twice does no harm
                 raise
             finally:
                 if kind is not None:
@@ -198,7 +198,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         self._gradients.clear()
 
     def _go_to(self, place: Sequence[Tensor]) -> None:
-        """Stand at ``place``, and know the way home.
+        """Move the parameters to ``place``, and remember how to move them back.
 
         In place and never through ``.data``: a graph still alive across the move then raises
         instead of giving wrong gradients.
@@ -206,7 +206,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         parts = locals_of(self._params)
         with torch.no_grad():
             if not self._home:
-                here = torch._foreach_clone(parts)
+                here = list(map(torch.clone, parts))
                 self._home.append(partial(torch._foreach_copy_, parts, here))
             torch._foreach_copy_(parts, locals_of(place))
         written(self._params)

@@ -1,4 +1,4 @@
-"""The accumulator of exact passes: rows of every block, summed over chunks."""
+"""Sums of the rows of all blocks over the chunks of an exact pass."""
 
 import torch
 from torch import Tensor
@@ -9,13 +9,13 @@ __all__ = ["RowSums"]
 
 
 class RowSums:
-    """Sums of rows, each weighed by the samples behind it, and how many these are.
+    """Sums of rows, each weighted by the number of its samples, and these numbers.
 
     Args:
-        form: of the rows.
-        num_blocks: m.
-        dtype: of the sums.
-        device: where they are kept.
+        form: the format of the rows.
+        num_blocks: the number of blocks m.
+        dtype: the dtype of the sums.
+        device: the device of the sums.
 
     Examples:
         >>> from fcco.kernel.rows import rows_of
@@ -35,12 +35,12 @@ class RowSums:
         self.samples = torch.zeros(num_blocks, dtype=torch.int64, device=device)
 
     def add(self, blocks: Tensor, rows: Tensor, samples: Tensor) -> None:
-        """Add the rows of some blocks, each at most once, that are means over ``samples``."""
+        """Add rows of distinct blocks, each the mean of as many samples as ``samples`` says."""
         blocks, rows, samples = (part.to(self.rows.device) for part in (blocks, rows, samples))
         part = self.form.weigh(rows, samples.unsqueeze(1).to(rows.dtype))
         self.rows[blocks] = self.form.add(self.rows[blocks], part)
         self.samples[blocks] += samples
 
     def means(self) -> Tensor:
-        """The rows over all samples."""
+        """The mean row of every block."""
         return self.form.weigh(self.rows, 1 / self.samples.to(self.rows.dtype).unsqueeze(1))

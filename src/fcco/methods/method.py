@@ -25,7 +25,7 @@ class SlopeAt(Enum):
     """At the tracked u as this step's sample updates it at the point: u_t at w_t. Not independent,
     but never stale."""
     COMMON = "common"
-    """At u_{t-1}, one slope for all points: G(w_t) - G(w_{t-1}) then holds the move of w alone."""
+    """At u_{t-1}, one slope for all points: G(w_t) - G(w_{t-1}) then shows only the move of w."""
     VALUE = "value"
     """At the fresh value itself (BSGD): biased."""
     PAIR = "pair"

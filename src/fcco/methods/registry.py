@@ -126,7 +126,7 @@ def register(entry: Entry) -> None:
 
 
 def find(name: str) -> Entry:
-    """The entry of a name; an unknown one is an error that lists those there are.
+    """The entry of a name; an unknown name is an error that lists the known ones.
 
     Examples:
         >>> find("sxo")  # doctest: +ELLIPSIS

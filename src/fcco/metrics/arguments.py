@@ -1,4 +1,4 @@
-"""What is asked of a metric's arguments; every refusal names the argument."""
+"""Checks of the arguments of metrics; every error names the argument."""
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ __all__ = [
 
 
 def check_shape(name: str, tensor: Tensor, *sizes: int | str) -> None:
-    """Each dimension has the size given, or any size but zero where a letter is given.
+    """Each dimension has the given size, or any nonzero size where a letter is given.
 
     Examples:
         >>> check_shape("scores", torch.zeros(4), 4, "m")
@@ -31,7 +31,7 @@ def check_shape(name: str, tensor: Tensor, *sizes: int | str) -> None:
 
 
 def check_booleans(name: str, tensor: Tensor) -> None:
-    """The tensor holds booleans: a 0/1 tensor may as well be scores or ids by mistake."""
+    """The tensor holds booleans: a 0/1 tensor could be scores or ids by mistake."""
     if tensor.dtype != torch.bool:
         raise ValueError(f"{name} must be booleans, got {tensor.dtype}")
 
@@ -43,7 +43,7 @@ def check_integers(name: str, tensor: Tensor) -> None:
 
 
 def check_numbers(name: str, tensor: Tensor) -> None:
-    """No entry is NaN; infinite ones are ordered, which is all that a ranking asks."""
+    """No entry is NaN; infinite entries have an order, which is enough for a ranking."""
     if tensor.isnan().any():
         raise ValueError(f"{name} holds {int(tensor.isnan().sum())} NaN")
 

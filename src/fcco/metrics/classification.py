@@ -1,7 +1,7 @@
-"""Areas under curves of binary and multi-task scores, through scikit-learn.
+"""Areas under curves of binary and multi-task scores, computed by scikit-learn.
 
-scikit-learn and not torchmetrics: it integrates in float64, and takes scores of any range as they
-are (torchmetrics applies a sigmoid to some, and large scores then tie).
+scikit-learn integrates in float64 and does not change the scores; torchmetrics applies a sigmoid to
+some of them, and large scores then tie.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def macro_auroc(scores: Tensor, labels: Tensor, known: Tensor | None = None) -> 
     Args:
         scores: (N, m), or (N,) for a single task; only their order within a task matters.
         labels: booleans, as ``scores``.
-        known: booleans, as ``scores``: which labels are to be believed; all of them by default.
+        known: booleans, as ``scores``: which labels are known; by default all of them.
 
     Examples:
         >>> scores = torch.tensor([[0.9, 3.0], [0.2, 1.0], [0.4, 2.0]])
@@ -42,7 +42,7 @@ def macro_average_precision(scores: Tensor, labels: Tensor, known: Tensor | None
     Args:
         scores: (N, m), or (N,) for a single task; only their order within a task matters.
         labels: booleans, as ``scores``.
-        known: booleans, as ``scores``: which labels are to be believed; all of them by default.
+        known: booleans, as ``scores``: which labels are known; by default all of them.
 
     Examples:
         >>> scores = torch.tensor([0.9, 0.7, 0.4])
@@ -65,23 +65,23 @@ def partial_auroc(
     min_tpr: float = 0.0,
     standardized: bool = False,
 ) -> float:
-    """Partial area under the ROC curve, one-way or two-way, over the largest such area.
+    """Partial area under the ROC curve, one-way or two-way, divided by the largest such area.
 
     With TPR(x) the ROC polyline (so ties are its slanted pieces), A = ``max_fpr`` and
     B = ``min_tpr``,
 
         int_0^A max(TPR(x) - B, 0) dx / (A (1 - B)),
 
-    the area under the curve with FPR at most A and TPR at least B, over that of a perfect score. A
-    random score gets A / 2 at B = 0, where McClish's standardisation would give it 1/2.
+    the area under the curve with FPR at most A and TPR at least B, divided by the area of a perfect
+    score. A random score gets A / 2 at B = 0; McClish's standardization would give 1/2.
 
     Args:
         scores: (N,); only their order matters.
         labels: (N,) booleans.
         max_fpr: the largest false positive rate that counts, in (0, 1].
         min_tpr: the smallest true positive rate that counts, in [0, 1); 0 is one-way.
-        standardized: McClish's standardisation, as ``roc_auc_score(max_fpr=...)`` of
-            scikit-learn has it; defined for one-way areas alone.
+        standardized: use McClish's standardization, as ``roc_auc_score(max_fpr=...)`` of
+            scikit-learn does; only for one-way areas.
 
     Examples:
         >>> scores = torch.tensor([0.9, 0.8, 0.7, 0.6])
@@ -101,16 +101,16 @@ def partial_auroc(
         raise ValueError(f"min_tpr must lie in [0, 1), got {min_tpr}")
     if standardized:
         if min_tpr > 0:
-            raise ValueError(f"standardized is defined for min_tpr=0 alone, got {min_tpr}")
+            raise ValueError(f"standardized is defined only for min_tpr=0, got {min_tpr}")
         return float(roc_auc_score(_array(labels), _array(_ranks(scores)), max_fpr=max_fpr))
     curve = roc_curve(_array(labels), _array(_ranks(scores)), drop_intermediate=False)
     x, y = torch.from_numpy(curve[0]), torch.from_numpy(curve[1])
     run, rise = x.diff(), y.diff()
-    # a piece that crosses max_fpr is cut there; beyond it nothing of a piece is left
+    # a piece that crosses max_fpr is cut there; pieces beyond it have length 0
     left = ((max_fpr - x[:-1]) / run).clamp(0, 1).where(run > 0, 0)
     run, rise = run * left, rise * left
     low, high = (y[:-1] - min_tpr).clamp(min=0), (y[:-1] + rise - min_tpr).clamp(min=0)
-    # the part of the run above min_tpr: whole unless a piece crosses that height
+    # the part of the run above min_tpr: all of it, unless the piece crosses that height
     above = ((high - low) / rise).clamp(max=1).where(rise > 0, 1)
     area = (run * above * (low + high) / 2).sum()
     return min(float(area) / (max_fpr * (1 - min_tpr)), 1.0)
@@ -145,7 +145,7 @@ def _check_tasks(scores: Tensor, labels: Tensor, known: Tensor | None) -> Tensor
 
 
 def _ranks(scores: Tensor) -> Tensor:
-    """Integers in the same order with the same ties, of any score: infinite, or in bfloat16."""
+    """Integers with the order and the ties of the scores, which may be infinite or in bfloat16."""
     ranks: Tensor = torch.unique(scores.detach(), return_inverse=True)[1]
     return ranks
 

@@ -12,7 +12,7 @@ __all__ = ["Metric", "knn_accuracy", "recall_at_k", "retrieval_recall"]
 
 Metric = Literal["cosine", "euclidean"]
 
-# Distances held at once: 128 MB in float64, and masks beside them.
+# Distances held at a time: 128 MB in float64, plus masks.
 _PAIRS = 1 << 24
 
 
@@ -25,14 +25,14 @@ def knn_accuracy(
     *,
     metric: Metric = "cosine",
 ) -> float:
-    """Accuracy of a vote of the k nearest training points, through scikit-learn.
+    """Accuracy of a vote of the k nearest training points, computed by scikit-learn.
 
     Args:
         train_embeddings: (n, d).
         train_classes: (n,) integers.
         embeddings: (N, d), the points to classify.
         classes: (N,) integers, their true classes.
-        k: neighbours that vote; of classes with equal votes the lowest wins.
+        k: the number of neighbours that vote; among classes with equal votes the lowest wins.
         metric: the distance that makes a neighbour.
 
     Examples:
@@ -59,14 +59,14 @@ def knn_accuracy(
 def recall_at_k(embeddings: Tensor, classes: Tensor, k: int, *, metric: Metric = "cosine") -> float:
     """Share of points with a point of their class among their k nearest others.
 
-    Points at equal distance come in random order, and the share is the expectation over it: a
-    network that maps everything to one point gets what chance gets. A point alone in its class is
-    a miss.
+    Points at equal distance are in random order, and the result is the expectation over it: a
+    network that maps all inputs to one point gets the value of chance. A point that is the only one
+    of its class is a miss.
 
     Args:
         embeddings: (N, d).
         classes: (N,) integers.
-        k: neighbours looked at, at most N - 1.
+        k: the number of neighbours, at most N - 1.
         metric: the distance that makes a neighbour.
 
     Examples:
@@ -99,12 +99,12 @@ def retrieval_recall(
 ) -> float:
     """Share of queries whose match, the gallery point of the same number, is among the k nearest.
 
-    Points at equal distance come in random order, and the share is the expectation over it.
+    Points at equal distance are in random order, and the result is the expectation over it.
 
     Args:
-        queries: (N, d), of one tower.
-        gallery: (M, d), of the other, M at least N; those past N are distractors.
-        k: neighbours looked at, at most M.
+        queries: (N, d), embeddings of one tower.
+        gallery: (M, d), embeddings of the other, M at least N; those past N are distractors.
+        k: the number of neighbours, at most M.
         metric: the distance that makes a neighbour.
 
     Examples:
@@ -123,7 +123,7 @@ def retrieval_recall(
     for rows, distance in _distances(points, targets):
         match = distance.gather(1, rows[:, None])
         before, tied = (distance < match).sum(1), (distance == match).sum(1)
-        # one of the tied places is the match's, each as likely as the other
+        # the match has one of the tied places, each with the same probability
         hits += float(((k - before) / tied.double()).clamp(0, 1).sum())
     return hits / len(points)
 
@@ -145,7 +145,7 @@ def _missed(wanted: Tensor, tied: Tensor, places: Tensor) -> Tensor:
 
 
 def _points(name: str, embeddings: Tensor, metric: Metric) -> Tensor:
-    """Check embeddings; in float64, and on the unit sphere if directions alone count."""
+    """Check embeddings; in float64, and on the unit sphere if only directions count."""
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f'metric must be "cosine" or "euclidean", got {metric!r}')
     check_shape(name, embeddings, "N", "d")
@@ -161,7 +161,7 @@ def _points(name: str, embeddings: Tensor, metric: Metric) -> Tensor:
 
 
 def _distances(points: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Row numbers and their euclidean distances to all targets, a chunk at a time.
+    """Row numbers and their euclidean distances to all targets, one chunk at a time.
 
     On the unit sphere this is the order of the cosines. A matrix product rounds equal columns
     differently, so each distinct target is computed once: equal points are equally far.

@@ -1,4 +1,4 @@
-"""Accuracy of the group that fares worst."""
+"""Accuracy of the worst group."""
 
 import torch
 from torch import Tensor
@@ -9,12 +9,12 @@ __all__ = ["worst_group_accuracy"]
 
 
 def worst_group_accuracy(predictions: Tensor, targets: Tensor, groups: Tensor) -> tuple[float, int]:
-    """The lowest accuracy of a group, and that group; of equals, the group of lowest number.
+    """The lowest accuracy of a group, and that group; the lowest number among equal ones.
 
     Args:
         predictions: (N,) predicted classes, as integers.
         targets: (N,) true classes.
-        groups: (N,) integers; a number that does not occur is no group.
+        groups: (N,) integers; numbers that do not occur are ignored.
 
     Examples:
         >>> predictions, targets = torch.tensor([0, 1, 1, 1]), torch.tensor([0, 1, 0, 1])

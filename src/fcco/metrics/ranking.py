@@ -15,15 +15,14 @@ __all__ = ["ndcg"]
 
 
 def ndcg(scores: Tensor, grades: Tensor, lengths: Tensor, k: int | None = None) -> float:
-    """Normalised discounted cumulative gain, the mean over queries.
+    """Normalized discounted cumulative gain, the mean over queries.
 
     With y the grade at rank r of a query,
 
         DCG = sum_{r <= k} (2^y - 1) / log2(1 + r),    NDCG = DCG / (DCG of the best order).
 
-    Items with equal scores share the mean of the discounts of the ranks that they occupy: the
-    expectation over a random order among them. Queries without a relevant item have no best order
-    to compare with and are left out.
+    Items with equal scores get the mean of the discounts of their ranks, which is the expectation
+    over a random order. Queries without a relevant item have no best order and are left out.
 
     Args:
         scores: (N,), the items of the first query, then those of the second, and so on.
@@ -59,7 +58,7 @@ def ndcg(scores: Tensor, grades: Tensor, lengths: Tensor, k: int | None = None) 
     lengths = lengths.to(scores.device, torch.int64)
     query = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
     starts = lengths.cumsum(0) - lengths
-    # position j of the sorted items is rank j - start + 1 of its query, whatever the sort key
+    # position j of the sorted items is rank j - start + 1 of its query, for every sort key
     rank = torch.arange(len(scores), device=scores.device) - starts[query] + 1
     discount = (1 + rank).double().log2().reciprocal()
     if k is not None:

@@ -6,12 +6,12 @@ from fcco.metrics.arguments import check_booleans, check_numbers, check_shape
 
 __all__ = ["concordance_index"]
 
-# Pairs held at once: some tens of megabytes of comparisons.
+# Pairs held at a time: some tens of megabytes of comparisons.
 _PAIRS = 1 << 24
 
 
 def concordance_index(risk: Tensor, times: Tensor, events: Tensor) -> float:
-    """Harrell's C: of the pairs whose order is known, the share that the risks order rightly.
+    """Harrell's C: the share of the pairs with a known order that the risks order correctly.
 
     The order of i before j is known if i had its event at ``times[i]`` < ``times[j]``, or at
     ``times[i]`` = ``times[j]`` where j was censored. It is right if ``risk[i]`` > ``risk[j]``, and
@@ -20,7 +20,7 @@ def concordance_index(risk: Tensor, times: Tensor, events: Tensor) -> float:
     Args:
         risk: (N,), higher for an earlier event.
         times: (N,), of the event or of the censoring.
-        events: (N,) booleans, False where the time is that of the censoring.
+        events: (N,) booleans, False for a censored time.
 
     Examples:
         >>> import torch

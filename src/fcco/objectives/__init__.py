@@ -1,4 +1,4 @@
-"""Objectives: what people want to optimise, written as f_i(g_i(w))."""
+"""Objectives of the form f_i(g_i(w)), ready to use."""
 
 from fcco.objectives.auc import MultiTaskAUC, MultiTaskGap
 from fcco.objectives.average_precision import AveragePrecision

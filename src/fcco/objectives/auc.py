@@ -1,4 +1,4 @@
-"""Multi-task AUC: one block a task, its score's class-conditional moments as inner value."""
+"""Multi-task AUC: one block per task; inner values are class-conditional moments of its score."""
 
 from typing import Any
 
@@ -16,21 +16,21 @@ __all__ = ["MultiTaskAUC", "MultiTaskGap"]
 
 
 class MultiTaskAUC(Objective):
-    """AUC maximisation for ``num_tasks`` tasks that share a network (Section "Experiments").
+    """AUC maximization for ``num_tasks`` tasks that share a network (Section "Experiments").
 
     With h the sigmoid score of task i and E+, E- its means over positives and negatives,
 
         u = (E+ h, E- h, E+ h^2, E- h^2) in R^4,
         f(u) = (u_3 - u_1^2) + (u_4 - u_2^2) + max(c + u_2 - u_1, 0)^2 / 2.
 
-    The two variances are kept (the paper's FCCO form drops them), and the hinge takes negative
-    minus positive mean (the paper's sign pushes positives below negatives).
+    The two variances are kept (the paper's FCCO form drops them), and the hinge takes the negative
+    mean minus the positive mean (with the paper's sign, positives would rank below negatives).
 
     Block i is task i, column i of the model's output (logits); a binary problem is one task.
 
     Args:
         num_tasks: m.
-        margin: c; 1 is the whole range of a sigmoid score.
+        margin: c; the default 1 is the range of a sigmoid score.
 
     Examples:
         >>> objective = MultiTaskAUC(num_tasks=3)
@@ -49,7 +49,7 @@ class MultiTaskAUC(Objective):
     def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
         """Moments over each task's own positives and negatives.
 
-        Of a ``LabelBatch``, which all tasks share, tasks without a positive or without a negative
+        In a ``LabelBatch``, which all tasks share, tasks without a positive or without a negative
         in the batch are left out.
         """
         return Probe(*_moments(self.num_blocks, model, batch))
@@ -74,18 +74,18 @@ class MultiTaskAUC(Objective):
 
 
 class MultiTaskGap(Objective):
-    """The gap of the means alone: u = E- h - E+ h in [-1, 1] and f(u) = l(u).
+    """Only the gap of the means: u = E- h - E+ h in [-1, 1] and f(u) = l(u).
 
-    With ``SquaredHinge`` this is the paper's FCCO form with its sign put right; with ``Squared``
-    the slope is affine and ``FreshPair`` applies.
+    With ``SquaredHinge`` this is the paper's FCCO form with a corrected sign; with ``Squared`` the
+    slope is affine and ``FreshPair`` applies.
 
     Block i is task i, column i of the model's output (logits).
 
     Args:
         num_tasks: m.
         surrogate: l.
-        paired: report the second half of each task's samples as an independent ``Probe.pair``,
-            which it is if samples are drawn with replacement.
+        paired: report the second half of each task's samples as ``Probe.pair``; it is independent
+            if samples are drawn with replacement.
 
     Examples:
         >>> from fcco.objectives import Squared
@@ -104,7 +104,7 @@ class MultiTaskGap(Objective):
         self.paired = paired
 
     def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
-        """The gap, over each task's own samples or over those all tasks share."""
+        """The gap, over each task's own samples or over samples that all tasks share."""
         if not self.paired or isinstance(batch, LabelBatch):
             blocks, moments, samples = _moments(self.num_blocks, model, batch)
             return Probe(blocks, moments[:, 1:2] - moments[:, :1], samples)
@@ -130,7 +130,7 @@ class MultiTaskGap(Objective):
 def _moments(
     num_tasks: int, model: Any, batch: TaskBatch | LabelBatch
 ) -> tuple[Tensor, Tensor, int]:
-    """Blocks, (E+ h, E- h, E+ h^2, E- h^2) of each, and the samples behind a value."""
+    """Blocks, (E+ h, E- h, E+ h^2, E- h^2) of each, and the number of samples per value."""
     if isinstance(batch, TaskBatch):
         h = _own_scores(num_tasks, model, batch)
         positive, negative = h[:, : batch.positives], h[:, batch.positives :]
@@ -167,7 +167,7 @@ def _logits(num_tasks: int, model: Any, batch: TaskBatch | LabelBatch) -> Tensor
         logits = logits.unsqueeze(1)
     if logits.ndim != 2 or logits.shape[1] != num_tasks:
         raise ValueError(
-            f"the model must give {num_tasks} logits a sample, one for each task; got outputs of "
+            f"the model must give {num_tasks} logits per sample, one per task; got outputs of "
             f"shape {tuple(logits.shape)}"
         )
     return widened(logits)

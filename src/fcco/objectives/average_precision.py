@@ -1,4 +1,4 @@
-"""Average precision: one block a positive, ranked against all samples."""
+"""Average precision: one block per positive, ranked among all samples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,17 +19,17 @@ __all__ = ["AveragePrecision"]
 class AveragePrecision(Objective):
     """Minus the average precision, or its mean over tasks (mAP).
 
-    With x over all n samples and l in place of 1[h(x) >= h(x_i)],
+    With x over all n samples and l instead of 1[h(x) >= h(x_i)],
 
         u = (mean 1[y=1] l(h(x) - h(x_i)), mean l(h(x) - h(x_i))),  f(u) = -u_1 / u_2
 
-    (plus (1 - l(0)) / n above and below, so that a positive counts itself as 1 whatever l is).
+    (plus (1 - l(0)) / n above and below, so that a positive counts itself as 1 for every l).
 
-    Block i is the i-th positive; with several tasks those of task 0 come first, then those of
-    task 1, and so on (``fcco.data.AnchorData.average_precision`` numbers them alike).
+    Block i is the i-th positive; with several tasks, the positives of task 0 come first, then those
+    of task 1, and so on, as in ``fcco.data.AnchorData.average_precision``.
 
     Args:
-        positives: how many positives there are, one number for each task.
+        positives: the number of positives, one number per task.
         num_samples: n.
         surrogate: l.
 
@@ -49,20 +49,22 @@ class AveragePrecision(Objective):
         self.num_blocks = int(counts.sum())
         self.num_samples = num_samples
         self.surrogate = SquaredHinge() if surrogate is None else surrogate
-        # Each task counts the same, however many positives it has.
+        # Each task has the same weight, for any number of positives.
         weights = self.num_blocks / (len(counts) * counts.double())
         self._weights = Column(weights.repeat_interleave(counts)) if len(counts) > 1 else None
 
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """Both means over the partners."""
         if batch.related is None:
-            raise ValueError("AveragePrecision needs AnchorBatch.related: which are positives")
+            raise ValueError(
+                "AveragePrecision needs AnchorBatch.related, which marks the positives"
+            )
         costs = weighed(self.surrogate(differences(model, batch)), batch)
         values = torch.stack([(costs * batch.related).sum(1), costs.sum(1)], dim=1)
         return Probe(batch.blocks, values, samples=batch.samples)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Minus the precision at each positive's rank."""
+        """Minus the precision at the rank of each positive."""
         own = (1 - self.surrogate.at_zero) / self.num_samples
         precision = (u[:, 0] + own) / (u[:, 1] + own)
         if self._weights is None:
@@ -79,6 +81,6 @@ class AveragePrecision(Objective):
         return torch.stack([-inverse, positives / all_samples * inverse], dim=1)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """u_1 <= u_2, and both hold at least the positive itself."""
+        """u_1 <= u_2, and both contain at least the positive itself."""
         own = self.surrogate.at_zero / self.num_samples
         return project_ratio(u - own, 0.0) + own

@@ -1,4 +1,4 @@
-"""Global contrastive losses: one block an anchor, against every other pair of the data set."""
+"""Global contrastive losses: one block per anchor, compared with all other pairs of the data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,20 +23,20 @@ class GlobalContrastive(nn.Module, ScaledObjective):
 
         u = mean exp((s(x_i, y_j) - s(x_i, y_i)) / T),  f(u) = T log(eps + u).
 
-    Block i < n looks from x_i to the y_j; two-way, block n + i looks from y_i to the x_j.
+    Block i < n compares x_i with the y_j; if two-way, block n + i compares y_i with the x_j.
 
-    ``inner`` takes one encoder, or a tuple of two, one for each view.
+    ``inner`` takes one encoder, or a tuple of two, one per view.
 
     Args:
         num_pairs: n.
         temperature: T.
         two_way: both directions, m = 2n.
-        individual: a temperature for each anchor, learned: u gains a second component T_i, and
-            f(u) = T_i (log(eps + u) + ``radius``). Give ``objective.parameters()`` to the
-            optimizer too, and keep ``objective.state_dict()`` with a checkpoint. Never below
-            ``temperature / 10``. A step then costs O(m), as any parameter of size m does.
-        radius: of the KL ball that the learned temperatures solve (individual alone).
-        eps: the least u that is told apart from 0.
+        individual: learn one temperature per anchor: u gets a second component T_i, and
+            f(u) = T_i (log(eps + u) + ``radius``). Pass ``objective.parameters()`` to the
+            optimizer too, and save ``objective.state_dict()`` in checkpoints. T_i is at least
+            ``temperature / 10``. A step then costs O(m), as for any parameter of size m.
+        radius: the radius of the KL ball of the learned temperatures (only for ``individual``).
+        eps: added to u; values of u far below it count as 0.
 
     Examples:
         >>> objective = GlobalContrastive(num_pairs=100, temperature=0.1, two_way=True)
@@ -57,7 +57,7 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         super().__init__()
         check_positive(num_pairs=num_pairs, temperature=temperature, radius=radius, eps=eps)
         if num_pairs < 2:
-            raise ValueError("num_pairs must be at least 2: anchors are compared with others")
+            raise ValueError("num_pairs must be at least 2: an anchor is compared with other pairs")
         self.num_pairs = self.inner_size = num_pairs
         self.num_blocks = 2 * num_pairs if two_way else num_pairs
         self.inner_dim = 2 if individual else 1
@@ -105,13 +105,13 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         return u
 
     def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
-        """A bound on the mean alone: the temperature is not a sum of positive terms."""
+        """A bound only on the mean: the temperature is not a sum of positive terms."""
         return torch.cat([torch.maximum(u[:, :1], fraction * fresh[:, :1]), u[:, 1:]], dim=1)
 
     def _heat(self, blocks: Tensor) -> Tensor | float:
         if self.temperatures is None:
             return self.temperature
         heat = self.temperatures[blocks]
-        # The gradient passes the bound, so that a temperature pushed below it can come back.
+        # The gradient ignores the bound, so that a temperature below it can rise again.
         heat = heat + (heat.clamp(min=self.temperature / 10) - heat).detach()
         return heat.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Cox's partial likelihood, linear or deep: one block an event, compared with its risk set."""
+"""Cox's partial likelihood, linear or deep: one block per event, compared with its risk set."""
 
 from typing import Any
 
@@ -19,16 +19,16 @@ class Cox(ScaledObjective):
 
         u = (1/n) sum_j 1[t_j >= t_i] exp(h(x_j) - h(x_i)),  f(u) = log(n u).
 
-    Which subjects are at risk, and how ties are treated (Breslow, Efron), is in the batch's
-    weights, see ``fcco.data.AnchorData.survival``. Higher scores mean earlier events.
+    The weights of the batch say which subjects are at risk and how ties are treated (Breslow,
+    Efron), see ``fcco.data.AnchorData.survival``. Higher scores mean earlier events.
 
     Block i is the i-th event, in the order of the subjects.
 
     Args:
         num_events: m.
         num_subjects: n.
-        max_ties: for Efron's ties, the largest number of events at one time: such an event
-            weighs itself by at least 1 / max_ties.
+        max_ties: for Efron's ties, the largest number of events at one time: the weight of such
+            an event in its own risk set is at least 1 / max_ties.
 
     Examples:
         >>> Cox(num_events=3, num_subjects=10).outer(torch.tensor([[0.1]]), torch.tensor([0]))
@@ -49,10 +49,10 @@ class Cox(ScaledObjective):
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """log of the sum over the risk set."""
+        """The log of the sum over the risk set."""
         return (self.inner_size * u[:, 0]).log() + log_scale
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """The subject itself is at risk: u >= 1/n, divided by the ties where they share it."""
+        """The subject itself is at risk: u >= 1/n, divided by ``max_ties``."""
         own = (-log_scale).clamp(max=80).exp().unsqueeze(1)
         return torch.maximum(u, own / (self.inner_size * self.max_ties))

@@ -1,4 +1,4 @@
-"""Projections onto the convex sets that inner values live in, and checks of arguments."""
+"""Projections onto the convex domains of inner values, and checks of arguments."""
 
 import math
 
@@ -41,7 +41,7 @@ def check_positive(**numbers: float) -> None:
 
 
 class Column:
-    """A number for each block, looked up where u is, in its precision; it moves there once.
+    """One number per block, on the device and in the precision of u; it is moved there once.
 
     Examples:
         >>> Column(torch.tensor([1.0, 2.0]))(torch.tensor([1]), torch.zeros(1))

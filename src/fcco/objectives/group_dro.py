@@ -1,4 +1,4 @@
-"""Distributionally robust over groups: one block a group, its mean loss as inner value."""
+"""Distributionally robust over groups: one block per group, with its mean loss as inner value."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from fcco.problem.probe import Probe
 __all__ = ["GroupCVaR", "GroupDRO"]
 
 SampleLoss = Callable[[Any, Tensor], Tensor]
-"""(outputs, targets) to one loss a sample."""
+"""(outputs, targets) to one loss per sample."""
 
 
 def _each_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -24,19 +24,18 @@ def _each_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 class GroupDRO(Objective):
-    """KL-regularised worst group: u = mean loss of the group, f(u) = lambda (exp(u/lambda) - 1).
+    """KL-regularized worst group: u = mean loss of the group, f(u) = lambda (exp(u/lambda) - 1).
 
-    lambda log(1 + F / lambda) is the soft maximum of the groups' losses, see ``risk``. Towards
-    lambda = infinity it is their mean, towards 0 the worst group's loss.
+    lambda log(1 + F / lambda) is the soft maximum of the losses of the groups, see ``risk``. As
+    lambda goes to infinity it approaches their mean, as lambda goes to 0 the worst loss.
 
     Block i is group i.
 
     Args:
         num_groups: m.
         temperature: lambda.
-        loss: (outputs, targets) to one loss a sample; cross-entropy unless told otherwise.
-        cap: beyond u = cap the exponential goes on along its tangent; 10 lambda unless told
-            otherwise.
+        loss: (outputs, targets) to one loss per sample; by default cross-entropy.
+        cap: beyond u = cap the exponential continues along its tangent; by default 10 lambda.
 
     Examples:
         >>> GroupDRO(4).outer(torch.zeros(1, 1), torch.tensor([0]))
@@ -65,12 +64,12 @@ class GroupDRO(Objective):
         return Probe(batch.blocks, _mean_loss(self.loss, model, batch)[:, None], batch.counts)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The exponential, from 0."""
+        """The exponential, shifted to 0 at u = 0."""
         heat = self.temperature
         return heat * (exp_then_linear(u[:, 0] / heat, self.cap / heat) - 1)
 
     def risk(self, value: float) -> float:
-        """The soft maximum of the groups' losses, from the objective's value.
+        """The soft maximum of the losses of the groups, from the value of the objective.
 
         Examples:
             >>> round(GroupDRO(4, temperature=2.0).risk(0.0), 6)
@@ -81,11 +80,11 @@ class GroupDRO(Objective):
 
 
 class GroupCVaR(nn.Module, Objective):
-    """The mean loss of the worst groups, a share ``fraction`` of them, with a smoothed hinge.
+    """The mean loss of the worst ``fraction`` of the groups, with a smoothed hinge.
 
     min over s of s + mean_i max(L_i - s, 0) / fraction. The threshold s is learned like a weight
-    (give ``objective.parameters()`` to the optimizer too, keep ``objective.state_dict()`` with a
-    checkpoint), and is u's second component:
+    (pass ``objective.parameters()`` to the optimizer too, and save ``objective.state_dict()`` in
+    checkpoints), and is the second component of u:
 
         u = (L_i, s),  f(u) = u_2 + T softplus((u_1 - u_2) / T) / fraction.
 
@@ -93,9 +92,9 @@ class GroupCVaR(nn.Module, Objective):
 
     Args:
         num_groups: m.
-        fraction: of the groups that count, in (0, 1].
-        temperature: T, width of the smoothing.
-        loss: (outputs, targets) to one loss a sample; cross-entropy unless told otherwise.
+        fraction: the fraction of the groups that counts, in (0, 1].
+        temperature: T, the width of the smoothing.
+        loss: (outputs, targets) to one loss per sample; by default cross-entropy.
 
     Examples:
         >>> GroupCVaR(4, fraction=0.5).threshold
@@ -129,7 +128,7 @@ class GroupCVaR(nn.Module, Objective):
         return Probe(batch.blocks, values, batch.counts)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The threshold, and what lies above it."""
+        """The threshold and the smoothed excess over it."""
         heat = self.temperature
         return u[:, 1] + heat * softplus((u[:, 0] - u[:, 1]) / heat) / self.fraction
 
@@ -140,7 +139,7 @@ def _mean_loss(loss: SampleLoss, model: Any, batch: GroupBatch) -> Tensor:
     losses = loss(model(batch.inputs), batch.targets)
     if losses.shape != batch.owner.shape:
         raise ValueError(
-            f"loss must give one number a sample, shape {tuple(batch.owner.shape)}, got "
+            f"loss must give one number per sample, shape {tuple(batch.owner.shape)}, got "
             f"{tuple(losses.shape)}: reduction='none'?"
         )
     return batch.mean(losses)

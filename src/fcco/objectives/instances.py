@@ -1,4 +1,4 @@
-"""Multiple instances: one block a bag, whose label is known while its instances' are not."""
+"""Multiple instances: one block per bag; bags have labels, their instances do not."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["AttentionPooling", "SoftmaxPooling"]
 
 
 class SoftmaxPooling(ScaledObjective):
-    """The bag's logit is a soft maximum of its instances' scores; its loss is cross-entropy.
+    """The logit of a bag is a soft maximum of its instances' scores; the loss is cross-entropy.
 
         u = mean over the bag of exp(h(x) / lambda),  f(u) = loss(sigmoid(lambda log u), y).
 
@@ -25,7 +25,7 @@ class SoftmaxPooling(ScaledObjective):
     Args:
         labels: (m,), 0 or 1.
         max_size: an upper bound on the instances in a bag.
-        temperature: lambda; towards 0 the highest score decides.
+        temperature: lambda; near 0 only the highest score counts.
 
     Examples:
         >>> objective = SoftmaxPooling(torch.tensor([0, 1]), max_size=5)
@@ -59,11 +59,11 @@ class SoftmaxPooling(ScaledObjective):
 
 
 class AttentionPooling(ScaledObjective):
-    """The bag's logit is its instances' scores weighed by attention.
+    """The logit of a bag is the mean score of its instances, weighted by attention.
 
         u = (mean e^a(x) h(x), mean e^a(x)),  f(u) = loss(sigmoid(u_1 / u_2), y),
 
-    (h, a) the two columns of the model's output.
+    where (h, a) are the two columns of the model's output.
 
     Block i is bag i.
 
@@ -102,17 +102,17 @@ class AttentionPooling(ScaledObjective):
         return _bag_loss(u[:, 0] / u[:, 1], self._labels, blocks)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """The attention is positive; 1e-30 leaves room for the quotient."""
+        """The attention is positive; the bound 1e-30 keeps the quotient finite."""
         return torch.stack([u[:, 0], u[:, 1].clamp(min=1e-30)], dim=1)
 
     def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
-        """The attention is positive; the weighed score has any sign."""
+        """The attention is positive; the weighted score may have any sign."""
         return torch.cat([u[:, :1], torch.maximum(u[:, 1:], fraction * fresh[:, 1:])], dim=1)
 
 
 def _checked(labels: Tensor) -> Column:
     if labels.ndim != 1 or not ((labels == 0) | (labels == 1)).all():
-        raise ValueError("labels must be 0 or 1, one for each bag")
+        raise ValueError("labels must be 0 or 1, one per bag")
     return Column(labels)
 
 

@@ -1,4 +1,4 @@
-"""Importance-weighted bounds for latent variables: one block a data point."""
+"""Importance-weighted bounds for latent variables: one block per data point."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["IWAE"]
 
 
 class IWAE(ScaledObjective):
-    """Minus the log-likelihood through importance weights, without the bias of few samples.
+    """Minus the log-likelihood by importance weights, without the bias of few samples.
 
         u = mean over z ~ q(. | x_i) of p(x_i, z) / q(z | x_i),  f(u) = -log u.
 
@@ -26,8 +26,8 @@ class IWAE(ScaledObjective):
 
     Args:
         num_points: m.
-        least_share: a row is taken to be at least this share of a fresh value. Latent variables
-            are not finitely many, so there is no 1/n that would prove it.
+        least_share: a lower bound of a row, as a fraction of a fresh value. There are infinitely
+            many latent values, so 1/n cannot serve as the bound.
 
     Examples:
         >>> IWAE(num_points=3).outer(torch.ones(1, 1), torch.tensor([0]))

@@ -1,4 +1,4 @@
-"""Ranking lists: ListNet and NDCG. One block a pair of a list and one of its items."""
+"""Ranking lists: ListNet and NDCG. One block per item of a list."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
-__all__ = ["NDCG", "ListNet"]
+__all__ = ["NDCG", "ListNet", "ideal_dcg", "lists_of"]
 
 
 class ListNet(ScaledObjective):
@@ -22,12 +22,12 @@ class ListNet(ScaledObjective):
 
         u = mean over x in the list of exp(h(x) - h(x_i)),  f(u) = (m/Q) p_i log(N u),
 
-    N the length of the list, Q the number of lists, p the softmax of the grades.
+    where N is the length of the list, Q the number of lists, and p the softmax of the grades.
 
-    Block i is item i; items are numbered list after list.
+    Block i is item i; items are numbered list by list.
 
     Args:
-        grades: (m,), of every item.
+        grades: (m,), the grade of every item.
         lengths: (Q,), the lengths of the lists.
 
     Examples:
@@ -40,7 +40,7 @@ class ListNet(ScaledObjective):
 
     def __init__(self, grades: Tensor, lengths: Tensor) -> None:
         grades, lengths = grades.cpu(), lengths.cpu()
-        owner, sizes = _lists(grades, lengths)
+        owner, sizes = lists_of(grades, lengths)
         self.num_blocks = len(grades)
         self.inner_size = int(lengths.max())
         self._sizes = Column(sizes)
@@ -57,7 +57,7 @@ class ListNet(ScaledObjective):
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """p log of the sum over the list."""
+        """p times the log of the sum over the list."""
         sizes = self._sizes(blocks, u)
         return self._weights(blocks, u) * ((sizes * u[:, 0]).log() + log_scale)
 
@@ -73,17 +73,17 @@ class NDCG(Objective):
         u = mean over x in the list of l(h(x) - h(x_i)),  rank = N u + 1 - l(0),
         f(u) = -(m/Q) (2^y_i - 1) / (Z log2(1 + rank)),
 
-    Z the ideal DCG of the list (of its top K), Q the number of lists with a relevant item. At K
-    the gain fades out past rank K: it is multiplied by sigmoid((K + 1/2 - rank) / softness).
+    where Z is the ideal DCG of the list (of its top K), and Q the number of lists with a relevant
+    item. For NDCG at K the gain is multiplied by sigmoid((K + 1/2 - rank) / softness).
 
-    Block i is the i-th item with a positive grade; items are numbered list after list.
+    Block i is the i-th item with a positive grade; items are numbered list by list.
 
     Args:
-        grades: of every item, relevant or not; 0 is irrelevant.
+        grades: the grade of every item; 0 is irrelevant.
         lengths: (number of lists,).
         top_k: K; None: the whole list.
-        surrogate: l; an item counts itself as 1 whatever l(0) is, so first place is rank 1.
-        softness: width of the cut at K, in ranks.
+        surrogate: l; an item counts itself as 1 for every l(0), so the first rank is 1.
+        softness: the width of the cut at K, in ranks.
 
     Examples:
         >>> objective = NDCG(torch.tensor([2, 0, 1]), torch.tensor([3]))
@@ -104,7 +104,7 @@ class NDCG(Objective):
         softness: float = 0.5,
     ) -> None:
         grades, lengths = grades.cpu(), lengths.cpu()
-        owner, sizes = _lists(grades, lengths)
+        owner, sizes = lists_of(grades, lengths)
         check_positive(top_k=1 if top_k is None else top_k, softness=softness)
         relevant = grades > 0
         if not relevant.any():
@@ -116,7 +116,7 @@ class NDCG(Objective):
         gains = grades.double().exp2() - 1
         if not gains.sum().isfinite():
             raise ValueError(f"grades: 2^y overflows at y = {grades.max().item()}")
-        ideal = _ideal_dcg(gains, owner, lengths, top_k)
+        ideal = ideal_dcg(gains, owner, lengths, top_k)
         self._sizes = Column(sizes[relevant])
         scale = self.num_blocks / int((ideal > 0).sum())
         self._gains = Column((gains / ideal[owner])[relevant] * scale)
@@ -133,7 +133,7 @@ class NDCG(Objective):
         return -gain if self.top_k is None else -gain * self._kept(rank)
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """d/du of G c / log2(1 + rank), with c = 1 or what is kept of it past rank K."""
+        """d/du of G c / log2(1 + rank), where c is 1 or the factor of the cut at K."""
         sizes = self._sizes(blocks, u)
         rank = self._rank(u, sizes)
         discount = torch.log2(1 + rank)
@@ -148,7 +148,7 @@ class NDCG(Objective):
         return sizes * u[:, 0] + (1 - self.surrogate.at_zero)
 
     def _kept(self, rank: Tensor) -> Tensor:
-        """How much of a gain counts, from 1 to 0 past rank K."""
+        """The factor of a gain, which falls from 1 to 0 at rank K."""
         assert self.top_k is not None
         return torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
 
@@ -158,8 +158,13 @@ class NDCG(Objective):
         return torch.maximum(u, lowest.unsqueeze(1))
 
 
-def _lists(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The list of each item, and that list's length."""
+def lists_of(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The list of each item, and the length of that list; both arguments are checked.
+
+    Examples:
+        >>> lists_of(torch.tensor([0, 1, 2]), torch.tensor([1, 2]))
+        (tensor([0, 1, 1]), tensor([1, 2, 2]))
+    """
     if grades.ndim != 1 or lengths.ndim != 1 or int(lengths.sum()) != len(grades):
         raise ValueError(
             f"lengths must add up to the {len(grades)} grades, they add up to {int(lengths.sum())}"
@@ -173,8 +178,14 @@ def _lists(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return owner, lengths[owner]
 
 
-def _ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None) -> Tensor:
-    """The DCG of the best order of each list."""
+def ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None) -> Tensor:
+    """The DCG of the best order of each list.
+
+    Examples:
+        >>> owner, lengths = torch.tensor([0, 0, 1]), torch.tensor([2, 1])
+        >>> ideal_dcg(torch.tensor([0.0, 3.0, 1.0]), owner, lengths, top_k=None)
+        tensor([3., 1.], dtype=torch.float64)
+    """
     order = gains.argsort(descending=True, stable=True)
     order = order[owner[order].argsort(stable=True)]  # by list, and within it by gain
     starts = lengths.cumsum(0) - lengths

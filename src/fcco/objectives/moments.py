@@ -16,11 +16,11 @@ def class_moments(logits: Tensor, positive: Tensor, negative: Tensor, scale: Ten
         logits: (k, B1).
         positive: (k, B1), 1 for the samples of E+, else 0.
         negative: (k, B1), 1 for the samples of E-, else 0.
-        scale: (2, B1), what one sample of each counts.
+        scale: (2, B1), the weight of one positive and of one negative sample.
 
-    With a hundred tasks a batch has as many scores as a small network has activations, and what
-    costs is not arithmetic but passes over them: written out with autograd there are about twenty
-    tensors of this size, here there are five.
+    With a hundred tasks a batch has as many scores as a small network has activations, and the
+    time goes into passes over them, not into arithmetic. Plain autograd makes about twenty
+    tensors of this size, this function makes five.
 
     Examples:
         >>> mask = torch.tensor([[1.0], [0.0]])

@@ -1,4 +1,4 @@
-"""Neighbourhood components: one block a point, drawn to the points of its class."""
+"""Neighbourhood components analysis: one block per point, attracted by the points of its class."""
 
 from typing import Any
 
@@ -21,15 +21,15 @@ class NCA(ScaledObjective):
 
         u = (mean 1[y_j = y_i] exp(-d_ij), mean exp(-d_ij)),  f(u) = -u_1 / u_2,
 
-    or minus its logarithm, which does not give up on points that are far from their class.
+    or minus its logarithm, which also has a gradient for points that are far from their class.
 
     Block i is point i.
 
     Args:
         num_points: m = n.
-        temperature: scale of the squared distances.
+        temperature: the scale of the squared distances.
         logarithm: use -log(u_1 / u_2).
-        eps: with the logarithm, the least probability that is told apart from 0.
+        eps: added to the probability before the logarithm.
 
     Examples:
         >>> NCA(num_points=10).outer(torch.tensor([[0.1, 0.4]]), torch.tensor([0]))
@@ -55,7 +55,7 @@ class NCA(ScaledObjective):
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """Both means over the sampled points."""
         if batch.related is None:
-            raise ValueError("NCA needs AnchorBatch.related: which pairs share their class")
+            raise ValueError("NCA needs AnchorBatch.related, which marks pairs of the same class")
         embeddings = widened(model(batch.inputs))
         anchors, partners = embeddings[batch.anchors], embeddings[batch.partners]
         # Differences, not |a|^2 + |b|^2 - 2ab, which loses the small distances that matter.
@@ -68,10 +68,10 @@ class NCA(ScaledObjective):
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The ratio does not depend on the scale."""
-        # A sample without others says nothing; its row is zero and must not have a steep slope.
+        # A sample without other points has a zero row, which must not have a steep slope.
         probability = u[:, 0] / torch.where(u[:, 1] > 0, u[:, 1], 1)
         return -(probability + self.eps).log() if self.logarithm else -probability
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """0 <= u_1 <= u_2; a row of zeros, from a sample without others, gives way to any value."""
+        """0 <= u_1 <= u_2; a row of zeros, from a sample without other points, is valid."""
         return project_ratio(u, 0.0)

@@ -1,4 +1,4 @@
-"""Partial AUC: one block a positive, its hardest negatives weighed by a soft maximum (KL)."""
+"""Partial AUC: one block per positive, with a soft maximum (KL) over its hardest negatives."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ class _HardNegatives(ScaledObjective):
 
 
 class OneWayPartialAUC(_HardNegatives):
-    """Soft maximum over the negatives of each positive: low false-positive rates count.
+    """A soft maximum over the negatives of each positive: emphasizes low false-positive rates.
 
         u = mean exp(l(h(x-) - h(x_i)) / lambda),  f(u) = lambda log u.
 
@@ -56,8 +56,8 @@ class OneWayPartialAUC(_HardNegatives):
     Args:
         num_positives: m.
         num_negatives: n.
-        temperature: lambda; towards 0 only the hardest negative counts, towards infinity all
-            count alike (plain AUC).
+        temperature: lambda; near 0 only the hardest negative counts, for large values all count
+            equally (plain AUC).
         surrogate: l, non-negative.
 
     Examples:
@@ -81,13 +81,13 @@ class OneWayPartialAUC(_HardNegatives):
 
 
 class TwoWayPartialAUC(_HardNegatives):
-    """Soft maxima over negatives and over positives: low false-positive and high true-positive
-    rates count.
+    """Soft maxima over negatives and over positives: emphasizes low false-positive and high
+    true-positive rates.
 
         u = mean exp(l(h(x-) - h(x_i)) / lambda_2),  f(u) = u^(lambda_2 / lambda_1).
 
-    lambda_1 times the logarithm of F is the two-way partial AUC risk. Beyond exp(``cap``), f goes
-    on along its tangent in log u, which keeps it finite for any score.
+    lambda_1 times the logarithm of F is the two-way partial AUC risk. Beyond exp(``cap``), f
+    continues along its tangent in log u, which keeps it finite for any score.
 
     Block i is the i-th positive.
 
@@ -97,7 +97,7 @@ class TwoWayPartialAUC(_HardNegatives):
         positive_temperature: lambda_1.
         negative_temperature: lambda_2.
         surrogate: l, non-negative.
-        cap: the exponent from which on f is continued.
+        cap: the exponent from which f continues along its tangent.
 
     Examples:
         >>> objective = TwoWayPartialAUC(3, num_negatives=10, positive_temperature=0.5)

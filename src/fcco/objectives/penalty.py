@@ -1,4 +1,4 @@
-"""Constraints by a quadratic penalty: one block a constraint."""
+"""Constraints by a quadratic penalty: one block per constraint."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["ConstraintPenalty"]
 class ConstraintPenalty(Objective):
     """u = c_i(w), f(u) = (rho/2) max(u, 0)^2, for constraints c_i(w) <= 0 that are expectations.
 
-    What is to be minimised under the constraints is the probe's ordinary ``loss``:
+    The function to minimize under the constraints is the ordinary ``loss`` of the probe:
 
         opt.step(lambda: replace(objective.inner(model, batch), loss=criterion(...)))
 
@@ -24,7 +24,7 @@ class ConstraintPenalty(Objective):
 
     Args:
         num_constraints: m.
-        constraint: (outputs, targets, block of each sample) to one number a sample, whose mean
+        constraint: (outputs, targets, block of each sample) to one number per sample; the mean
             over the samples of block i is c_i.
         penalty: rho.
 
@@ -54,11 +54,11 @@ class ConstraintPenalty(Objective):
         values = self.constraint(model(batch.inputs), batch.targets, block)
         if values.shape != batch.owner.shape:
             raise ValueError(
-                f"constraint must give one number a sample, shape {tuple(batch.owner.shape)}, "
+                f"constraint must give one number per sample, shape {tuple(batch.owner.shape)}, "
                 f"got {tuple(values.shape)}"
             )
         return Probe(batch.blocks, batch.mean(values)[:, None], batch.counts)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The penalty of what is violated."""
+        """The penalty of the violation."""
         return self.penalty / 2 * u[:, 0].clamp(min=0).square()

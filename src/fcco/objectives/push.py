@@ -1,4 +1,4 @@
-"""p-norm push: one block a negative; the ones that rank highest are pushed down hardest."""
+"""p-norm push: one block per negative; those that rank highest are pushed down most."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ class PNormPush(Objective):
         num_negatives: m.
         power: p, at least 1.
         surrogate: l, non-negative: ``Logistic`` or ``Exponential``.
-        paired: report the second half of the positives as an independent ``Probe.pair``, which it
-            is if they are drawn with replacement.
+        paired: report the second half of the positives as ``Probe.pair``; it is independent if
+            they are drawn with replacement.
 
     Examples:
         >>> import torch

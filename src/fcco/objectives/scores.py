@@ -19,7 +19,7 @@ __all__ = [
 
 
 def widened(outputs: Tensor) -> Tensor:
-    """At least float32: sums over pairs and exponentials want it.
+    """At least float32, which sums over pairs and exponentials need.
 
     Examples:
         >>> widened(torch.zeros(1, dtype=torch.bfloat16)).dtype
@@ -40,7 +40,7 @@ def scores_of(model: Callable[[Tensor], Any], inputs: Tensor) -> Tensor:
         outputs = outputs.squeeze(1)
     if outputs.ndim != 1:
         raise ValueError(
-            f"the model must give one score a sample, got outputs of shape {tuple(outputs.shape)}"
+            f"the model must give one score per sample, got outputs of shape {tuple(outputs.shape)}"
         )
     return widened(outputs)
 
@@ -66,7 +66,7 @@ def differences(model: Callable[[Tensor], Any], batch: AnchorBatch) -> Tensor:
 
 
 def weighed(costs: Tensor, batch: AnchorBatch) -> Tensor:
-    """Each pair's cost times its weight; a pair without weight is nothing, whatever it costs.
+    """The cost of each pair times its weight; a pair of weight 0 gives 0 for any cost.
 
     Examples:
         >>> batch = AnchorBatch(torch.tensor([0]), torch.zeros(2), anchors=torch.tensor([0]),
@@ -81,7 +81,7 @@ def weighed(costs: Tensor, batch: AnchorBatch) -> Tensor:
 def mean_of_exponentials(exponents: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """sum_j weights_j exp(exponents_j) of each row, as mantissa and log-scale, both (B1,).
 
-    The scale is a whole number just above the largest exponent that counts.
+    The scale is the largest exponent with a nonzero weight, rounded up to a whole number.
 
     Examples:
         >>> mean_of_exponentials(torch.tensor([[1e4, 1e4]]), torch.tensor([0.5, 0.5]))

@@ -27,7 +27,7 @@ class Surrogate(ABC):
 
     @property
     def at_zero(self) -> float:
-        """l(0), what two equal scores cost.
+        """l(0), the cost of two equal scores.
 
         Examples:
             >>> SquaredHinge(margin=2.0).at_zero
@@ -84,7 +84,7 @@ class Logistic(Surrogate):
 
 @dataclass(frozen=True)
 class Sigmoid(Surrogate):
-    """1 / (1 + exp(-s / temperature)): close to the step itself, with gradients near 0 alone.
+    """1 / (1 + exp(-s / temperature)): close to the step function, with gradients only near 0.
 
     Examples:
         >>> Sigmoid()(torch.tensor([0.0]))
@@ -100,7 +100,7 @@ class Sigmoid(Surrogate):
 
 @dataclass(frozen=True)
 class Exponential(Surrogate):
-    """exp(s), continued along its tangent from ``cap`` on, so that it never overflows.
+    """exp(s), continued along its tangent above ``cap``, so that it never overflows.
 
     Examples:
         >>> Exponential()(torch.tensor([0.0]))

@@ -42,7 +42,7 @@ def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
 
 
 def empty_state(method: Method, update: Update) -> dict[str, dict[str, Tensor]]:
-    """The state of a parameter that was never trained: the names alone.
+    """The state of a parameter that was never trained: only the names.
 
     torch.distributed.checkpoint looks for what a live state names, and asks for an entry of every
     trainable parameter. An empty dictionary is what it makes itself of a name it does not find.

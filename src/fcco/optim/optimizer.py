@@ -50,7 +50,7 @@ class _Live(NamedTuple):
     sizes: list[int]
     """How many trainable parameters each group has."""
     owned: list[Tensor]
-    """All that may stand elsewhere at an older point: also those that were trained once."""
+    """All parameters that may differ at an older point: frozen ones that were trained too."""
     held: list[dict[str, Any]]
     """The states of these."""
 
@@ -299,8 +299,8 @@ class CompositionalOptimizer(BlockOptimizer):
             if along[0] is not z[0]:  # a plain step goes along z itself
                 checks.finite(along, f"direction of {type(rule).__name__}")
             mean = self._rows.outer(u, blocks).mean()
-            # All changes are prepared before the last check, which ranks make together: from then
-            # on nothing can fail.
+            # All changes are prepared before the last check, in which the ranks agree: nothing
+            # can fail after it.
             writes = self._keeps(live, Point.PREVIOUS) + then(live, z, along, gradients.received)
             for state, new in zip(live.states, staged, strict=True):
                 writes.append(partial(state.update, new))
@@ -392,7 +392,7 @@ class CompositionalOptimizer(BlockOptimizer):
     def _prepare(self) -> _Live:
         """The trainable parameters and their states; ``.grad`` is discarded.
 
-        The state of a parameter that was frozen until now is new, and kept by ``_keep`` alone.
+        A parameter that was frozen until now gets a new state, which is stored with the commit.
         """
         params: list[Tensor] = []
         states: list[dict[str, Any]] = []

@@ -1,11 +1,11 @@
-"""How what all parameters share travels: with the groups, which reach everyone.
+"""How the state that all parameters share (table and counters) is saved: in a parameter group.
 
-``torch.distributed.checkpoint.state_dict`` drops further top-level keys of a state, and whatever
-belongs to a parameter that is frozen when it is loaded; of parameter groups it drops nothing. When
-it flattens, it repeats a group's values for every parameter of the group, so the table lies in a
-further group that names the first parameter alone, and the first group has but its outline: torch
-joins the two, the later over the earlier, and that is where a state gathered from several ranks
-(``full_state_dict=True``) is put.
+``torch.distributed.checkpoint.state_dict`` drops further top-level keys of a state dict, and the
+state of parameters that are frozen when it is loaded. It drops nothing of parameter groups. But
+when it flattens a state dict, it repeats a group's values for every parameter of the group. So the
+table is saved in an additional group that names only the first parameter, and the first group holds
+placeholders: torch merges the two, and writes a state that it gathered from several ranks
+(``full_state_dict=True``) into the placeholders.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def pack_groups(groups: Groups, shared: Mapping[str, Any]) -> Groups:
     """
     first = next(group for group in groups if group["params"])
     if "table" not in shared or not all(group["params"] for group in groups):
-        # torch cannot flatten groups of which one is empty, and wants to see no further one.
+        # torch cannot flatten an empty group, and then accepts no additional one either.
         first[SHARED] = shared
         return groups
     outline = {name: torch.zeros(()) for name in shared["table"]}
@@ -47,10 +47,10 @@ def pack_groups(groups: Groups, shared: Mapping[str, Any]) -> Groups:
 
 
 def unpack_groups(saved: Sequence[Mapping[str, Any]]) -> tuple[Groups, Mapping[str, Any]]:
-    """The groups proper, and what was shared; nothing, if it is not whole.
+    """The groups of the optimizer, and the shared state, or nothing if the table is missing.
 
-    Of two that are whole the first counts: torch, gathering a state, leaves that of the optimizer
-    which loads it in the further group.
+    If two groups hold a complete table, the first one counts: when torch gathers a state, the
+    additional group holds the table of the optimizer that loads it.
     """
     groups = [dict(group) for group in saved if group.keys() != {"params", SHARED}]
     found = [group[SHARED] for group in (*groups, *saved) if SHARED in group]

@@ -48,7 +48,7 @@ class Objective(ABC):
 
     @abstractmethod
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """f_i(u^i) for each row: (k, p) and (k,) to (k,). Row j depends on row j of u alone."""
+        """f_i(u^i) for each row: (k, p) and (k,) to (k,). Row j depends only on row j of u."""
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The gradient of f_i at each row, (k, p): by default ``outer`` is differentiated.

@@ -19,7 +19,7 @@ class Probe:
         samples: inner samples behind each value, one number or an int64 tensor of shape (B1,);
             they are what ``queries`` counts, and what weighs a block that an exact pass meets in
             several chunks.
-        pair: shape (B1, p): values of an independent inner sample, needed by the fresh pair alone.
+        pair: shape (B1, p): values of an independent inner sample, needed only by the fresh pair.
         log_scale: shape (B1,), not differentiable: g_i = exp(log_scale) values, for a
             ``ScaledObjective``; it applies to ``pair`` too.
         loss: a scalar ordinary loss added to the objective (cross-entropy, a regulariser).

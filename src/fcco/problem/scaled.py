@@ -13,7 +13,7 @@ __all__ = ["ScaledObjective"]
 class ScaledObjective(Objective):
     """An objective of exponentials, u^i = exp(log_scale^i) * mantissa^i.
 
-    ``inner`` reports mantissas in ``Probe.values`` and their common exponent, one number a row, in
+    ``inner`` reports mantissas in ``Probe.values`` and their common exponent, one per row, in
     ``Probe.log_scale``. The optimizer brings all values of a row, at every point, to one scale
     before the linear recursion, so that temperature 0.01 or a score of 1e4 stays finite.
 

@@ -1,4 +1,4 @@
-"""Problems whose constants, gradients and optimum are known: for theory and for tests."""
+"""Problems with known constants, gradients and optimum, for theory and for tests."""
 
 from fcco.problems.invariant_logistic import InvariantLogistic
 from fcco.problems.linear_cox import LinearCox

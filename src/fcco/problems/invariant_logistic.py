@@ -15,14 +15,14 @@ __all__ = ["InvariantLogistic"]
 class InvariantLogistic(Objective):
     """F(w) = (1/m) sum_i log(1 + exp(-y_i E[x' . w | x_i])),  x' = x_i + noise.
 
-    Block i is a data point, its inner sample the score of one perturbed copy. The noise has mean
-    zero, so the exact inner value is x_i . w and the optimum that of logistic regression.
+    Block i is a data point; its inner sample is the score of one perturbed copy. The noise has mean
+    zero, so the exact inner value is x_i . w and the optimum is that of logistic regression.
 
     Args:
         num_points: m.
-        dim: of a point.
-        noise: standard deviation of a perturbation.
-        seed: of points and labels; labels are noisy, so the optimum is finite.
+        dim: the dimension of a point.
+        noise: the standard deviation of a perturbation.
+        seed: the seed of points and labels; labels are noisy, so the optimum is finite.
 
     Examples:
         >>> problem = InvariantLogistic(60, dim=3)

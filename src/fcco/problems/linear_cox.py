@@ -1,4 +1,4 @@
-"""Cox's partial likelihood with a linear risk: convex, with Newton's optimum."""
+"""Cox's partial likelihood with a linear risk: convex, with the optimum by Newton's method."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ class LinearCox(Objective):
     """F(w) = (1/m) sum over events i of log (1/n) sum_{j: t_j >= t_i} exp((x_j - x_i) . w).
 
     Block i is the i-th event (in the order of the data); its inner sample is one subject j drawn
-    from all n, counted as zero if it had left before. Ties are Breslow's. F is the negative
-    partial log-likelihood per event, less log n.
+    from all n, counted as zero if it left before. Ties are Breslow's. F is the negative partial
+    log-likelihood per event minus log n.
 
     Args:
-        x: (n, d) features; scale them.
+        x: (n, d) features, which should be scaled.
         time: (n,) times of event or censoring.
         event: (n,) booleans.
 
@@ -43,7 +43,7 @@ class LinearCox(Objective):
         self.w_star = newton(self.value, torch.zeros(x.shape[1], dtype=torch.float64))
 
     def draw(self, blocks: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Subjects for each event, (k, samples), uniformly from all."""
+        """Subjects for each event, (k, samples), drawn uniformly from all."""
         return torch.randint(len(self.x), (len(blocks), samples), generator=generator)
 
     def inner(self, model: Any, batch: tuple[Tensor, Tensor]) -> Probe:
@@ -77,7 +77,7 @@ class LinearCox(Objective):
         return (self.at_risk * gap.exp()).mean(1)
 
     def gradient(self, w: Tensor) -> Tensor:
-        """grad F(w): mean over events of the risk-weighted features less the event's own."""
+        """grad F(w): the mean over events of risk-weighted features minus those of the event."""
         risk = (self.x @ w).unsqueeze(0).expand(self.at_risk.shape)
         weights = risk.masked_fill(~self.at_risk, -torch.inf).softmax(1)
         return (weights @ self.x - self.x[self.events]).mean(0)

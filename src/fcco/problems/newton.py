@@ -9,7 +9,7 @@ __all__ = ["newton"]
 
 
 def newton(value: Callable[[Tensor], Tensor], start: Tensor, *, steps: int = 100) -> Tensor:
-    """Newton's method with backtracking, to a gradient of rounding size.
+    """Newton's method with backtracking, until the gradient is of the size of rounding errors.
 
     Examples:
         >>> newton(lambda w: (w - 3).pow(4).sum() + (w - 3).square().sum(), torch.zeros(1).double())

@@ -16,7 +16,7 @@ __all__ = ["PHI", "PhaseNoise", "Phi"]
 
 @dataclass(frozen=True)
 class Phi:
-    """An outer function phi of one variable, its derivative, and what is known of it.
+    """An outer function phi of one variable, its derivative, and its known properties.
 
     Args:
         value: phi.
@@ -66,18 +66,18 @@ class PhaseNoise(Objective):
     f_i(u) = phi(u) - (phi'(u*_i) - c_i) u with sum_i c_i a_i = 0, so that w* is stationary while
     single blocks are not.
 
-    Every method takes leading batch dimensions (runs of a sweep) before those it names.
+    Every method accepts leading batch dimensions (runs of a sweep).
 
     Args:
         num_blocks: m.
         dim: of w.
-        phi: a name in ``PHI``.
+        phi: a key of ``PHI``.
         inner_size: n equispaced phases (a finite sum), at least 2; None: the whole circle.
         noise: s.
-        distinct: how many different blocks there are, repeated up to m, so that F does not
-            change with m; None: all differ.
+        distinct: the number of different blocks, repeated up to m, so that F does not change with
+            m; None: all differ.
         isotropic: make A^T A / m the identity, so that the quadratic family has mu = L = 1.
-        seed: of the coefficients.
+        seed: the seed of the coefficients.
 
     Examples:
         >>> problem = PhaseNoise(8, phi="log-cosh")
@@ -104,8 +104,8 @@ class PhaseNoise(Objective):
         base = num_blocks if distinct is None else min(distinct, num_blocks)
         if base <= dim or num_blocks % base:
             raise ValueError(
-                f"num_blocks must be a multiple of the distinct blocks, and these more than dim="
-                f"{dim}; got {num_blocks} and {base}"
+                "num_blocks must be a multiple of the number of distinct blocks, which must exceed "
+                f"dim={dim}; got {num_blocks} and {base}"
             )
         self.num_blocks = num_blocks
         self.dim = dim
@@ -130,7 +130,7 @@ class PhaseNoise(Objective):
         self.start = self.w_star + normal(dim)
         self._tilt = self.phi.slope(self.u_star) - self.c
 
-    # What an oracle gives -----------------------------------------------------------------------
+    # The oracle ---------------------------------------------------------------------------------
 
     def phases(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Random phases of the given shape."""
@@ -185,7 +185,7 @@ class PhaseNoise(Objective):
         slope: Tensor = self.phi.slope(u) - self._tilt[blocks]
         return slope
 
-    # What is known exactly ----------------------------------------------------------------------
+    # Exact quantities ---------------------------------------------------------------------------
 
     def exact_inner(self, w: Tensor) -> Tensor:
         """g_i(w) of all blocks: (m)."""
@@ -205,9 +205,9 @@ class PhaseNoise(Objective):
 
     @property
     def optimum(self) -> float:
-        """F_* where w* is the minimum: for a convex phi."""
+        """F_*, for a convex phi, where w* is the minimum."""
         if not self.phi.convex:
-            raise ValueError("w* is known to be the minimum for convex phi alone")
+            raise ValueError("w* is known to be the minimum only for a convex phi")
         return float(self.value(self.w_star))
 
     @property
@@ -220,5 +220,5 @@ class PhaseNoise(Objective):
     def mu(self) -> float:
         """The strong convexity of the quadratic family: the least eigenvalue of A^T A / m."""
         if not self.phi.affine:
-            raise ValueError("mu is known for the quadratic family alone")
+            raise ValueError("mu is known only for the quadratic family")
         return float(torch.linalg.eigvalsh(self.a.T @ self.a / self.num_blocks)[0])

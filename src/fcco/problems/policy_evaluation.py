@@ -20,9 +20,9 @@ class PolicyEvaluation(Objective):
 
     Args:
         num_states: m.
-        dim: features of a state.
-        discount: of the future.
-        seed: of transitions, rewards and features.
+        dim: the number of features of a state.
+        discount: the discount factor.
+        seed: the seed of transitions, rewards and features.
 
     Examples:
         >>> problem = PolicyEvaluation(20, dim=3)

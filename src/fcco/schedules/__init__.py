@@ -30,5 +30,5 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
 }
 """Recipes by the paper's labels; each is a function of m, B1, T, n, mu, epsilon and constants.
 
-"/linear" is a theorem's branch for affine slopes with the fresh pair, "/literal" that branch as the
-paper prints it, kept as an experiment."""
+"/linear" is the branch of a theorem for affine slopes, with the fresh pair. "/literal" is that
+branch as the paper prints it, an experiment."""

@@ -1,4 +1,4 @@
-"""Running a recipe: setting coefficients step by step, stages, and which iterate is returned."""
+"""Running a recipe: the coefficients of each step, the stages, and the returned iterate."""
 
 import copy
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from fcco.schedules.recipe import Recipe
 __all__ = ["Driver", "Output"]
 
 Output = Literal["last", "uniform", "average"]
-"""Which iterate a stage hands on: the last, one drawn uniformly, or the average."""
+"""The iterate that a stage passes on: the last, one drawn uniformly, or the average."""
 
 
 class Driver:
-    """Sets the coefficients of every step as a recipe says, with a scheduler's verbs.
+    """Sets the coefficients of every step from a recipe; its methods are those of a scheduler.
 
         driver = Driver(opt, recipe)
         for batch in loader:                      # recipe.num_steps of them
@@ -29,15 +29,15 @@ class Driver:
             driver.step()
         driver.finish()
 
-    A stage that goes on from the last iterate keeps w_{t-1} and u_{t-2}: with unchanged
-    coefficients, stages are one long run bit for bit. With another ``output`` it starts from
-    (w, u, z) of one earlier index (for the average: w alone) and restarts the corrections.
+    A stage that continues from the last iterate keeps w_{t-1} and u_{t-2}: with unchanged
+    coefficients, the stages are one long run, bit for bit. With another ``output`` it starts from
+    (w, u, z) of one earlier index (for the average: only w) and restarts the corrections.
 
     Args:
         opt: an optimizer with the recipe's method and step rule.
         recipe: see ``RECIPES``.
-        output: which iterate each stage hands on, and ``finish`` leaves in the parameters.
-        seed: of the uniform choice.
+        output: the iterate that each stage passes on, and that ``finish`` writes to the parameters.
+        seed: the seed of the uniform choice.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Driver:
         output: Output = "last",
         seed: int = 0,
     ) -> "Driver":
-        """The optimizer a recipe asks for (``driver.opt``), and its driver.
+        """A driver with the optimizer of the recipe, ``driver.opt``.
 
-        ``initial`` is the table from ``recipe.initial_samples`` samples a block, if you have it.
+        ``initial`` is the table from ``recipe.initial_samples`` samples per block, if there is one.
         """
         first = recipe.coefficients(1)
         assert not isinstance(first.gamma, Tensor)
@@ -107,7 +107,7 @@ class Driver:
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether an exact pass is due before the next step: by period, or to open a stage."""
+        """Whether an exact pass is due before the next step: by period, or for a new stage."""
         if self.finished or not self.opt.method.anchored:
             return False
         stage, step = self.recipe.locate(self._done + 1)
@@ -115,7 +115,7 @@ class Driver:
         return self.opt.snapshot_due or (opens and not self.opt.at_snapshot)
 
     def step(self) -> None:
-        """After ``opt.step``: hand over at the end of a stage, and set what the next step needs."""
+        """Call after ``opt.step``: ends a stage if it is over, and sets the next coefficients."""
         if self.finished:
             raise ValueError(f"{self.recipe.label} has no more than {self._done} steps")
         self._keep_estimates()
@@ -127,16 +127,16 @@ class Driver:
             self._visit()
 
     def finish(self) -> None:
-        """Leave the output of the (last) stage in the parameters."""
+        """Write the output of the (last) stage to the parameters."""
         if self.output != "last":
             self._hand_over()
 
     def get_last_lr(self) -> list[float]:
-        """The step size of each group, as torch's schedulers name it."""
+        """The step size of each group, under the name that torch's schedulers use."""
         return [group["lr"] for group in self.opt.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands; the recipe itself is code."""
+        """The position of the run; the recipe is not part of it."""
         return {
             "label": self.recipe.label,
             "done": self._done,
@@ -145,7 +145,7 @@ class Driver:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there; load the optimizer's own state as well."""
+        """Continue from a saved position; load the state of the optimizer as well."""
         if state["label"] != self.recipe.label:
             raise ValueError(f"the state is of {state['label']}, this runs {self.recipe.label}")
         self._done = state["done"]
@@ -165,7 +165,7 @@ class Driver:
         return [p for group in self.opt.param_groups for p in group["params"]]
 
     def _estimates(self) -> list[Tensor]:
-        """z of every parameter that has one: not of those that were never trained."""
+        """z of every parameter that was trained."""
         z = (self.opt.state[p]["z"] for p in self._params())
         return [part for part in z if isinstance(part, Tensor)]
 

@@ -1,4 +1,4 @@
-"""What the recipes share: bounds on coefficients, constant stages, halving targets."""
+"""Parts of the recipes: bounds on coefficients, constant stages, halving targets."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ __all__ = ["alpha_in_range", "beta_in_range", "ceil_root", "check", "constant", 
 
 
 def check(**sizes: float | None) -> None:
-    """Refuse sizes that no theorem covers, by name.
+    """Raise a ``ValueError`` that names a size that no theorem covers.
 
     Examples:
         >>> check(m=10, B1=11)
@@ -50,7 +50,7 @@ def alpha_in_range(alpha: float) -> float:
 
 
 def ceil_root(number: float) -> int:
-    """The ceiling of the cube root, exact for cubes in spite of rounding.
+    """The ceiling of the cube root, exact for cubes despite rounding.
 
     Examples:
         >>> ceil_root(1000), ceil_root(1001)

@@ -14,7 +14,7 @@ __all__ = ["new_2_literal", "new_3_literal"]
 def new_2_literal(*, m: int, B1: int, T: int) -> Recipe:
     """Theorem 4, affine slopes, as printed: beta = 1, gamma = 0. An experiment, not a method.
 
-    The table then holds one stale sample a block, and the proof bounds the difference of two
+    The table then holds one old sample per block, and the proof bounds the difference of two
     different samples by O(eta^2): ||z - grad F|| does not fall with T. See ``new:2/linear``.
     """
     check(m=m, B1=B1, T=T)

@@ -23,11 +23,11 @@ __all__ = [
 
 
 def new_1(*, m: int, B1: int, T: int) -> Recipe:
-    """Theorem 1: MSVRM-v1 with gamma = 0 and normalised steps; ||grad F|| ~ (m/(B1 T))^(1/4).
+    """Theorem 1: MSVRM-v1 with gamma = 0 and normalized steps; ||grad F|| ~ (m/(B1 T))^(1/4).
 
     Assumes smooth, Lipschitz f_i and g_i and bounded variance. beta = sqrt(m/(B1 T)),
     alpha = sqrt(B1/T), eta = B1^(1/4) m^(-1/4) T^(-3/4). Departure: alpha and beta are clamped to
-    1, and one sample a block starts the table, which the paper leaves open.
+    1, and one sample per block starts the table, which the paper does not specify.
     """
     check(m=m, B1=B1, T=T)
     stage = constant(
@@ -40,10 +40,10 @@ def new_1(*, m: int, B1: int, T: int) -> Recipe:
 
 
 def new_1_linear(*, m: int, B1: int, T: int) -> Recipe:
-    """Theorem 1, affine slopes: ||grad F|| ~ (B1 T)^(-1/4), free of m.
+    """Theorem 1, affine slopes: ||grad F|| ~ (B1 T)^(-1/4), independent of m.
 
     alpha = sqrt(B1/T), eta = B1^(1/4) T^(-3/4). Departure: the paper sets beta = 1, gamma = 0,
-    which leaves a stale sample in the table; this is the fresh pair.
+    which leaves an old sample in the table; this recipe uses the fresh pair.
     """
     check(m=m, B1=B1, T=T)
     stage = constant(T, lr=B1 ** (1 / 4) * T ** (-3 / 4), alpha=alpha_in_range(math.sqrt(B1 / T)))
@@ -123,8 +123,8 @@ def adam(
     """Theorem 13: MSVRM-v2 with an Adam- or AMSGrad-style step; ||grad F|| ~ (m/(B1 T))^(1/3).
 
     Coefficients as Theorem 3; the step is Pi[z] / (sqrt(h) + delta) without bias correction.
-    Departures: the projection's radius is C_F = C_f C_g (the statement prints L_f), it clips the
-    direction alone, and None leaves it out.
+    Departures: the projection's radius is C_F = C_f C_g (the statement prints L_f), it clips only
+    the direction, and None leaves it out.
     """
     kind = AMSGrad if amsgrad else Adam
     update = kind(beta2=beta2, eps=delta, radius=radius, bias_correction=False)
@@ -162,11 +162,11 @@ def _storm(
 
 
 def new_2(*, m: int, B1: int, T: int) -> Recipe:
-    """Theorem 4: MSVRM-v2 with normalised steps, no constants; ||grad F|| ~ (m/(B1 T))^(1/3).
+    """Theorem 4: MSVRM-v2 with normalized steps, no constants; ||grad F|| ~ (m/(B1 T))^(1/3).
 
     beta = (m/(B1 T))^(2/3), alpha = m^(2/3) B1^(1/3) T^(-2/3), eta = (B1/m)^(1/3) T^(-2/3),
     gamma = Gamma(beta). Departures: beta <= 1/2 and alpha <= 1 by clamping; the initial batch B_0,
-    which the paper sizes but never uses, is ceil((B1 T/m)^(1/3)) samples a block for u_1 and
+    which the paper sizes but never uses, is ceil((B1 T/m)^(1/3)) samples per block for u_1 and
     max(1, ceil(T^(1/3)/m)) for z_1.
     """
     check(m=m, B1=B1, T=T)
@@ -188,10 +188,10 @@ def new_2(*, m: int, B1: int, T: int) -> Recipe:
 
 
 def new_2_linear(*, m: int, B1: int, T: int) -> Recipe:
-    """Theorem 4, affine slopes: ||grad F|| ~ (B1 T)^(-1/3), free of m.
+    """Theorem 4, affine slopes: ||grad F|| ~ (B1 T)^(-1/3), independent of m.
 
-    alpha = eta = B1^(1/3) T^(-2/3), z_1 from ceil((B1 T)^(1/3)) samples a block. Departure: the
-    fresh pair in the place of beta = 1, gamma = 0, with which ||z - grad F|| grows with T.
+    alpha = eta = B1^(1/3) T^(-2/3), z_1 from ceil((B1 T)^(1/3)) samples per block. Departure: the
+    fresh pair instead of beta = 1, gamma = 0, with which ||z - grad F|| grows with T.
     """
     check(m=m, B1=B1, T=T)
     rate = B1 ** (1 / 3) * T ** (-2 / 3)
@@ -235,7 +235,7 @@ def thm_3(
 
 
 def new_3(*, m: int, B1: int, T: int, n: int) -> Recipe:
-    """Theorem 6: MSVRM-v3 with normalised steps; ||grad F|| ~ (m sqrt(n)/(B1 T))^(1/2).
+    """Theorem 6: MSVRM-v3 with normalized steps; ||grad F|| ~ (m sqrt(n)/(B1 T))^(1/2).
 
     alpha = B1/(m n), beta = 1/n, I = ceil(m n/B1), gamma = Gamma(beta). Departure: eta =
     sqrt(B1/T) m^(-1/2) n^(-1/4) as in the proof (the statement prints m^(-1/4), which measured

@@ -1,4 +1,4 @@
-"""What a theorem prescribes: a method, a step rule, and coefficients for every step."""
+"""The prescription of a theorem: a method, a step rule, and coefficients for every step."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -14,11 +14,11 @@ __all__ = ["Recipe", "Stage"]
 
 @dataclass(frozen=True)
 class Stage:
-    """A run of steps with one rule for their coefficients.
+    """Consecutive steps with one rule for their coefficients.
 
     Args:
         num_steps: T, or T_s of a stage.
-        coefficients: of step t = 1 .. num_steps of this stage.
+        coefficients: t = 1 .. num_steps of this stage to the coefficients of that step.
         exact: whether an exact pass is taken at its start.
     """
 
@@ -29,7 +29,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that is needed to run a theorem.
+    """The data needed to run a theorem.
 
     Args:
         label: the paper's label.
@@ -37,9 +37,9 @@ class Recipe:
         update: the step rule.
         stages: one for an ordinary theorem, several for a stage-wise one.
         snapshot_every: I, for version 3.
-        initial_samples: inner samples behind each row of u_1; None: the first visit fills it
+        initial_samples: inner samples for each row of u_1; None: the first visit fills the row
             (version 3: the first snapshot does).
-        first_samples: inner samples per block behind z_1.
+        first_samples: inner samples per block for z_1.
         weight_decay: mu of a convex problem F + (mu/2) ||w||^2: with a plain step, decoupled decay
             is the step along z + mu w.
 
@@ -61,7 +61,7 @@ class Recipe:
 
     @property
     def num_steps(self) -> int:
-        """Steps of all stages together."""
+        """The number of steps of all stages."""
         return sum(stage.num_steps for stage in self.stages)
 
     @property

@@ -1,9 +1,9 @@
 """Theorems 7 to 12: stage-wise methods for PL and convex objectives, which halve a target gap.
 
-Each takes ``epsilon_0``, the gap F(w_1) - F_* at the start (an upper bound will do), and goes on
-from stage to stage with (w, u, z) of the last index. For a convex objective without the PL
-condition the paper adds (mu/2) ||w||^2 with mu = epsilon/D: ``convex=True`` asks for the step along
-z + mu w, outside the estimator, mu w being known exactly.
+Each takes ``epsilon_0``, the gap F(w_1) - F_* at the start (or an upper bound), and starts every
+stage with (w, u, z) of the last index. For a convex objective without the PL condition the paper
+adds (mu/2) ||w||^2 with mu = epsilon/D: ``convex=True`` takes the step along z + mu w. The term
+mu w is outside the estimator, because it is known exactly.
 """
 
 import math
@@ -114,8 +114,8 @@ def thm_6(
     """Theorem 9: stage-wise MSVRM-v3; linear convergence, m sqrt(n)/(mu B1) log(1/epsilon) steps.
 
     beta = 1/n, alpha = B1/(m n), eta = c_eta B1/(m sqrt(n)), I = ceil(m n/B1),
-    T_s = c_T max{m n/B1, m sqrt(n)/(mu B1)}; to the printed complexity belongs m n log(1/epsilon)
-    for the snapshots. An exact pass opens each stage.
+    T_s = c_T max{m n/B1, m sqrt(n)/(mu B1)}; the printed complexity lacks m n log(1/epsilon)
+    for the snapshots. Each stage starts with an exact pass.
     """
     check(m=m, B1=B1, n=n, mu=mu, epsilon=epsilon, epsilon_0=epsilon_0)
     stages = [
@@ -214,8 +214,8 @@ def new_6(
 ) -> Recipe:
     """Theorem 12: stage-wise fresh pair v3, affine slopes; linear, sqrt(m n)/mu log(1/epsilon).
 
-    alpha = B1/(m n), eta = c_eta min{B1/sqrt(m n), 1}, T_s = c_T (sqrt(m n)/B1 + 1)/mu, an exact
-    snapshot opens each stage; to the printed complexity belongs m n log(1/epsilon) for these.
+    alpha = B1/(m n), eta = c_eta min{B1/sqrt(m n), 1}, T_s = c_T (sqrt(m n)/B1 + 1)/mu, each
+    stage starts with a snapshot; the printed complexity lacks m n log(1/epsilon) for these.
     """
     check(m=m, B1=B1, n=n, mu=mu, epsilon=epsilon, epsilon_0=epsilon_0)
     root = math.sqrt(m * n)

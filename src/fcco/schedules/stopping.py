@@ -1,4 +1,4 @@
-"""Early stopping: looks at a metric between steps, and the weights that did best."""
+"""Early stopping: evaluate a metric between steps and keep the best weights."""
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from torch import nn
 
-__all__ = ["looks"]
+__all__ = ["keep_best"]
 
 Seen = TypeVar("Seen")
 
 
-def looks(
+def keep_best(
     network: nn.Module,
     steps: Iterable[Seen],
     num_steps: int,
@@ -23,19 +23,19 @@ def looks(
     patience: float = inf,
     better: Callable[[float, float], bool] = ge,
 ) -> Iterator[tuple[list[Seen], float | None]]:
-    """Take steps; every few yield what they gave, and the metric if there is one.
+    """Take steps, and after every few of them yield their results and the metric.
 
-    At the end the network has the weights of the look with the highest metric; without a metric it
-    keeps the last ones.
+    At the end the network has the weights with the highest metric, or the last weights if there is
+    no metric.
 
     Args:
-        network: that the steps train in place.
-        steps: each item is a step, taken when it is asked for.
-        num_steps: how many there are, the last of which is looked at.
-        every: steps between two looks.
-        metric: of the network as it is; higher is better.
-        patience: looks without a rise, after which it stops.
-        better: whether a metric replaces the highest; by default the later of equals does.
+        network: the network that the steps train, in place.
+        steps: an iterator that takes a step for each item.
+        num_steps: the number of steps; the metric is evaluated after the last one, too.
+        every: steps between two evaluations.
+        metric: evaluates the network as it is; higher is better.
+        patience: evaluations without a rise before it stops.
+        better: whether a metric replaces the best one; by default the later one does if equal.
 
     Examples:
         >>> import torch
@@ -46,7 +46,7 @@ def looks(
         ...         yield w
         >>> def metric():
         ...     return 9 - abs(network.weight.item() - 2)
-        >>> list(looks(network, steps(), 4, every=1, metric=metric, patience=1))
+        >>> list(keep_best(network, steps(), 4, every=1, metric=metric, patience=1))
         [([1.0], 8.0), ([2.0], 9.0), ([3.0], 8.0)]
         >>> network.weight.item()
         2.0

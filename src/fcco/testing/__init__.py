@@ -1,4 +1,4 @@
-"""For tests of fcco and of your own methods: plain references, small problems, conformance."""
+"""Tools to test fcco and your own methods: plain references, small problems, conformance."""
 
 from fcco.testing.catalogue import CATALOGUE, RULES, Entry, flat, make_update
 from fcco.testing.job import assert_same

@@ -1,4 +1,4 @@
-"""Every optimizer by name, with the equations that define it: what the test suites run over."""
+"""Every optimizer by name, with the equations that define it, for the test suites."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ __all__ = ["CATALOGUE", "RULES", "Entry", "flat", "make_update"]
 class Entry:
     """A registered method, the options it is built with, and the equations that define it.
 
-    ``extra`` marks those that differ from another entry in gamma or slopes alone.
+    ``extra`` marks entries that differ from another one only in gamma or slopes.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Entry:
 
     @property
     def equations(self) -> dict[str, Any]:
-        """For the reference."""
+        """The settings of the reference."""
         if self.method not in EQUATIONS:
             raise ValueError(f"{self.method} has no equations: add them to reference.EQUATIONS")
         slope = "updated" if self.options.get("updated_slopes") else None
@@ -56,12 +56,12 @@ class Entry:
 
     @property
     def values(self) -> int:
-        """Inner values that a sample costs in an ordinary step."""
+        """Inner values per sample in an ordinary step."""
         return REGISTRY[self.method].values
 
     @property
     def gradients(self) -> int:
-        """Inner gradients that a sample costs in an ordinary step."""
+        """Inner gradients per sample in an ordinary step."""
         return REGISTRY[self.method].gradients
 
     @property
@@ -81,7 +81,7 @@ class Entry:
         beta: float = 0.5,
         **further: Any,
     ) -> CompositionalOptimizer:
-        """The optimizer; an argument that the method has no use for is left out."""
+        """The optimizer; arguments that the method does not have are left out."""
         settings = {"lr": lr, "alpha": alpha, "beta": beta} | further | self.options
         return by_name(self.method, params, objective, **settings)
 

@@ -1,4 +1,4 @@
-"""What every optimizer must do, as checks over an entry of the catalogue.
+"""Checks that every optimizer of the catalogue must pass.
 
 Each takes an ``Entry`` and raises ``AssertionError``; ``CHECKS`` names them all, so that a new
 method is tested by adding it to the catalogue.
@@ -85,7 +85,7 @@ def snapshot_leaves_no_trace(entry: Entry) -> None:
 
 
 def _resumes(entry: Entry, carry: Callable[[Job, Job], None], **options: Any) -> None:
-    """Run 8 + 6 steps; a job that takes over after 8 (between snapshots) ends bit-identical."""
+    """Run 8 + 6 steps; a job that continues after 8 (between snapshots) ends bit-identical."""
     job = Job(entry, **options).run(8)
     other = Job(entry, **options)
     other.model.load_state_dict(copy.deepcopy(job.model.state_dict()))
@@ -100,7 +100,7 @@ def _resumes(entry: Entry, carry: Callable[[Job, Job], None], **options: Any) ->
 
 
 def state_dict_resumes(entry: Entry) -> None:
-    """Saved to disk and loaded with ``weights_only=True``, the run goes on bit for bit."""
+    """Saved to disk and loaded with ``weights_only=True``, the run continues bit for bit."""
 
     def carry(job: Job, other: Job) -> None:
         file = io.BytesIO()
@@ -171,7 +171,7 @@ def lost_state_is_an_error(entry: Entry) -> None:
 
 
 def pickles_and_copies(entry: Entry) -> None:
-    """A pickled or deep-copied optimizer goes on bit for bit, also under a scheduler."""
+    """A pickled or deep-copied optimizer continues bit for bit, also with a scheduler."""
     copiers: tuple[Callable[[Any], Any], ...] = (
         copy.deepcopy,
         lambda both: pickle.loads(pickle.dumps(both)),
@@ -234,7 +234,7 @@ def frozen_and_unused_parameters(entry: Entry) -> None:
     job.run(7)
     assert torch.equal(params[0], frozen)
     assert torch.equal(unused, torch.ones(3, dtype=torch.float64))
-    # An extra that enters the graph only while it is zero, that is, at the first point alone.
+    # An extra that enters the graph only while it is zero, that is, only at the first point.
     extra = nn.Parameter(torch.zeros(2, dtype=torch.float64))
     opt = entry.build([*job.model.parameters(), extra], job.problem, lr=0.05)
     params[0].requires_grad_(True)
@@ -390,7 +390,7 @@ def compiled_models(entry: Entry) -> None:
 
 
 def groups_must_agree(entry: Entry) -> None:
-    """alpha, beta and gamma are common to all groups; saying otherwise is an error."""
+    """alpha, beta and gamma are common to all groups; different values are an error."""
     job = Job(entry).run(2)
     job.opt.add_param_group({"params": [nn.Parameter(torch.zeros(2, dtype=torch.float64))]})
     job.step()

@@ -1,4 +1,4 @@
-"""A small training job, and the means to see that nothing of it changed."""
+"""A small training job, and checks that nothing in it changed."""
 
 import copy
 from typing import Any
@@ -70,7 +70,7 @@ class Job:
 
 
 def capture(model: nn.Module, opt: CompositionalOptimizer) -> dict[str, Any]:
-    """Deep copies of all that an error must leave alone.
+    """Deep copies of everything that an error must not change.
 
     Examples:
         >>> from fcco.testing import CATALOGUE
@@ -94,7 +94,7 @@ def assert_unchanged(before: dict[str, Any], model: nn.Module, opt: Compositiona
 
 
 def assert_same(a: Any, b: Any, where: str = "") -> None:
-    """Two nested states are equal bit for bit; the error says where they are not."""
+    """Two nested states are equal bit for bit; the error names the first difference."""
     if isinstance(a, dict):
         assert a.keys() == b.keys(), where
         for key in a:

@@ -1,6 +1,6 @@
 """The methods of the paper as plain float64 loops, written from its equations line by line.
 
-Everything is dense and slow on purpose: whole tables for u_{t-1} and u_{t-2}, one flat vector w,
+Everything is deliberately dense and slow: whole tables for u_{t-1} and u_{t-2}, one flat vector w,
 no weights, no overlay. The optimizers must agree with it to rounding.
 """
 
@@ -37,10 +37,10 @@ class Settings:
             table.
         z: "momentum", "eqn:z", "eqn:z+" or "MARS".
         slope: "table" (u_{t-1} at w_t, u_{t-2} at w_{t-1}), "updated" (u_t at w_t, and at w_{t-1}
-            what the same sample would have made of u_{t-1} there), "common" (u_{t-1} at both),
+            the row that the same sample would give there), "common" (u_{t-1} at both),
             "value" (BSGD) or "pair".
-        theta: of "ALEXR".
-        scale: of "MARS".
+        theta: the coefficient of "ALEXR".
+        scale: the coefficient of "MARS".
     """
 
     u: str | None
@@ -84,7 +84,7 @@ EQUATIONS: dict[str, dict[str, Any]] = {
     "alexr": {"u": "ALEXR", "z": "momentum", "slope": "updated"},
     "mars": {"u": "SOXE", "z": "MARS"},
 }
-"""Of every registered method, what defines it: the branches of ``reference``."""
+"""The equations of every registered method: the branches of ``reference``."""
 
 
 def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Settings) -> Trace:

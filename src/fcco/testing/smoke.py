@@ -1,4 +1,4 @@
-"""``python -m fcco.testing.smoke``: does an installed wheel work, beside torch alone?"""
+"""``python -m fcco.testing.smoke``: checks an installed wheel with only torch installed."""
 
 import importlib.util
 from importlib.metadata import version
@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Take a few steps with every optimizer; the exact pass included."""
+    """Take a few steps with every optimizer, including exact passes."""
     for entry in CATALOGUE.values():
         job = Job(entry).run(4)
         if not job.w.isfinite().all():

@@ -1,4 +1,4 @@
-"""A small compositional problem whose inner values, slopes and exact gradient are plain to see."""
+"""A small compositional problem with simple inner values, slopes and exact gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class Toy(Objective):
         return outputs.view(*samples.shape, self.inner_dim).mean(1)
 
     def everything(self, blocks: Tensor | None = None) -> Draw:
-        """The draw that holds every sample of ``blocks`` (default: of all) once."""
+        """The draw that contains every sample of ``blocks`` (default: all) once."""
         blocks = torch.arange(self.num_blocks) if blocks is None else blocks
         samples = torch.arange(self.inner_size).expand(len(blocks), -1)
         return Draw(blocks, samples, samples)

@@ -66,7 +66,7 @@ class SecondMoment(Update):
         h = self.moment(h, states)
         # In place from here on: fresh memory for every operation costs more than the arithmetic.
         directions = (
-            torch._foreach_div(h, weight) if self.bias_correction else torch._foreach_clone(h)
+            torch._foreach_div(h, weight) if self.bias_correction else list(map(torch.clone, h))
         )
         torch._foreach_sqrt_(directions)
         torch._foreach_add_(directions, self.eps)
@@ -83,7 +83,7 @@ class Adam(SecondMoment):
     Args:
         beta2: memory of the second moment; the paper's beta' is 1 - beta2.
         eps: the paper's delta.
-        radius: of the ball z_t is projected onto, in the direction alone (C_F in the paper's
+        radius: of the ball z_t is projected onto, only in the direction (C_F in the paper's
             analysis); None: no projection.
         bias_correction: divide h_t by 1 - beta2^t as torch's Adam does; False is the paper's rule.
 

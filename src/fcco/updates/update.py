@@ -18,7 +18,7 @@ Norm = Callable[[Sequence[Tensor]], Tensor]
 class Update(ABC):
     """w_{t+1} = w_t - lr d_t, where d_t is made of z_t; the recursion of z never sees d_t.
 
-    An update holds settings alone; what it remembers lives in ``optimizer.state[p]``.
+    An update holds only settings; what it remembers lives in ``optimizer.state[p]``.
     """
 
     def init(self, z: Tensor) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The commands by name; the module of each is imported when it is called, torch with it."""
+"""The commands by name. The module of a command, and torch, are imported when it is called."""
 
 import ast
 from importlib import import_module
@@ -40,7 +40,7 @@ app = typer.Typer(
 
 
 class _OnDemand(TyperCommand):
-    """Stands for a command in ``fcco --help``, and makes way for it when it is called."""
+    """A placeholder in ``fcco --help`` that loads the command when it is called."""
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         module = import_module(f"fcco_lab.cli.{self.name}")
@@ -50,7 +50,7 @@ class _OnDemand(TyperCommand):
 
 
 def _first_line(name: str) -> str:
-    """Of a command's docstring, without importing what the command needs."""
+    """The first line of a command's docstring, read without importing its module."""
     tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text("utf-8"))
     (function,) = (
         node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name

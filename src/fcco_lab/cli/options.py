@@ -28,21 +28,23 @@ _PANEL = "Settings of a run"
 
 _FILE = Annotated[
     Path | None,
-    typer.Option("--config", rich_help_panel=_PANEL, help="A TOML file of them; flags win."),
+    typer.Option(
+        "--config", rich_help_panel=_PANEL, help="A TOML file of these settings; flags override it."
+    ),
 ]
 _SET = Annotated[
     list[str] | None,
-    typer.Option("--set", rich_help_panel=_PANEL, help="One as key=value; may be repeated."),
+    typer.Option("--set", rich_help_panel=_PANEL, help="A setting as key=value; can be repeated."),
 ]
 
 Command = Callable[..., None]
 
 
 def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Give a command a flag for every field of ``Config``; it is called with the config they make.
+    """Give a command a flag for every field of ``Config``, and call it with the config.
 
     Args:
-        but: fields that the command itself decides.
+        but: fields that the command sets itself.
     """
     flags = {field.name: _flag(field) for field in fields(Config) if field.name not in but}
 
@@ -70,7 +72,7 @@ def _flag(field: Field[Any]) -> inspect.Parameter:
 
 
 def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    """None, unless it was given."""
+    """An option that is None unless it is given."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )

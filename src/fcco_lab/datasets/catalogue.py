@@ -1,4 +1,4 @@
-"""The data sets that have a name: their kinds, where to get them, and which files hold them."""
+"""The data sets by name: their kinds, sources and files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["CATALOGUE", "Found", "Source", "available", "resolve", "source_of"]
 
 Kind = Literal["classes", "survival", "ranking"]
-# What an npz file of each kind holds, followed by _train and _test.
+# The keys of an npz file of each kind, followed by _train and _test.
 STEMS: dict[Kind, tuple[str, ...]] = {
     "classes": ("x", "y"),
     "survival": ("x", "t", "e"),
@@ -28,7 +28,7 @@ STEMS: dict[Kind, tuple[str, ...]] = {
 }
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 _DEEPSURV = "https://github.com/jaredleekatzman/DeepSurv"
-# Name -> kind, and where to get it.
+# Name -> kind and source.
 CATALOGUE: dict[str, tuple[Kind, str]] = {
     "digits": ("classes", "scikit-learn (pip install 'fcco[sklearn]')"),
     "mnist": ("classes", "https://github.com/cvdfoundation/mnist"),
@@ -57,13 +57,13 @@ ALIASES = {name.removeprefix("surv_"): name for name in CATALOGUE if name.starts
 
 @dataclass(frozen=True)
 class Found:
-    """Whether a data set is there.
+    """Whether a data set was found.
 
     Args:
-        name: to load it by.
-        kind: "classes", "survival" or "ranking": which loader takes it.
-        path: what would be read (the first of several files); None if the set is not there.
-        note: how complete it is, or where to get it.
+        name: the name of the data set.
+        kind: "classes", "survival" or "ranking", for the loader of that name.
+        path: the file to read (the first of several); None if the data set was not found.
+        note: whether it is complete, or where to get it.
 
     Examples:
         >>> Found("kmnist", "classes", None, "get it from ...").path is None
@@ -78,7 +78,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Source:
-    """Files that hold a set: the first of them, how complete they are, and how to read them."""
+    """The files of a data set: the first of them, whether they are complete, and their reader."""
 
     path: Path
     note: str
@@ -102,9 +102,9 @@ def resolve(name: str, kind: Kind) -> str:
 
 
 def available(data_dir: str | Path | None = None) -> list[Found]:
-    """For each name in the catalogue whether it can be loaded, and from what.
+    """For each name in the catalogue, whether it can be loaded, and from which file.
 
-    Without ``data_dir`` and the environment variable FCCO_DATA nothing but digits is found.
+    Without ``data_dir`` and the environment variable FCCO_DATA only digits is found.
 
     Examples:
         >>> [found.name for found in available() if found.kind == "ranking"]

@@ -26,20 +26,20 @@ log = logging.getLogger("fcco")
 R = TypeVar("R", Classified, Survival, Ranked)
 
 LARGEST = 2**31
-"""Labels are smaller; beyond, they are marks of something missing, such as 2**64 - 1."""
+"""Labels are smaller; larger numbers mark missing labels, such as 2**64 - 1."""
 
 
 def load_classes(name: str, data_dir: str | Path | None = None) -> tuple[Classified, Classified]:
-    """A classified data set, to train and to test.
+    """A classified data set: training and test part.
 
     Images are float32 in [0, 1] of shape (N, C, H, W); classes are 0, 1, ... without gaps.
-    NAME.npz is taken, else NAME_sub.npz, else another NAME_*.npz, else the official files; the
-    logger "fcco" says which, with a warning if it is a subset.
+    The first of NAME.npz, NAME_sub.npz, another NAME_*.npz and the official files is read; the
+    logger "fcco" reports it, with a warning if it is a subset.
 
     Args:
         name: stl10 usps cifar10 cifar100 mnist kmnist fashion_mnist svhn tinyimagenet100 a9a, or
             digits, which comes with scikit-learn and needs no directory.
-        data_dir: where the files are; by default the environment variable FCCO_DATA.
+        data_dir: the directory of the files; by default the environment variable FCCO_DATA.
 
     Examples:
         >>> train, test = load_classes("digits")
@@ -68,11 +68,11 @@ def load_classes(name: str, data_dir: str | Path | None = None) -> tuple[Classif
 
 
 def load_survival(name: str, data_dir: str | Path | None = None) -> tuple[Survival, Survival]:
-    """A survival data set, to train and to test, its features as they are in the file.
+    """A survival data set: training and test part, with the features of the file.
 
     Args:
         name: surv_metabric, surv_gbsg or surv_support, also without "surv_".
-        data_dir: where NAME.npz is; by default the environment variable FCCO_DATA.
+        data_dir: the directory of NAME.npz; by default the environment variable FCCO_DATA.
     """
     source, arrays = _read(resolve(name, "survival"), data_dir)
 
@@ -81,18 +81,18 @@ def load_survival(name: str, data_dir: str | Path | None = None) -> tuple[Surviv
         events = _integers(arrays, f"e_{part}", source)
         with reading(f"{source.path}, t_{part} and e_{part}"):
             if ((events != 0) & (events != 1)).any():
-                raise ValueError(f"e_{part} must hold 0 and 1 alone")
+                raise ValueError(f"e_{part} must hold only 0 and 1")
             return Survival(inputs, _floats(arrays[f"t_{part}"]), events.bool())
 
     return _alike(make("train"), make("test"), source)
 
 
 def load_ranking(name: str, data_dir: str | Path | None = None) -> tuple[Ranked, Ranked]:
-    """A ranking data set, to train and to test.
+    """A ranking data set: training and test part.
 
     Args:
         name: lgb_lambdarank.
-        data_dir: where NAME.npz is; by default the environment variable FCCO_DATA.
+        data_dir: the directory of NAME.npz; by default the environment variable FCCO_DATA.
     """
     source, arrays = _read(resolve(name, "ranking"), data_dir)
 
@@ -122,17 +122,17 @@ def _read(name: str, data_dir: str | Path | None) -> tuple[Source, Arrays]:
 
 
 def _alike(train: R, test: R, source: Source) -> tuple[R, R]:
-    """Both parts, if a network for the one can take the other."""
+    """Both parts, if their samples have the same shape."""
     shapes = [tuple(part.inputs.shape[1:]) for part in (train, test)]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            f"{source.path}: samples of x_train have shape {shapes[0]}, those of x_test {shapes[1]}"
+            f"{source.path}: x_train has samples of shape {shapes[0]}, x_test of {shapes[1]}"
         )
     return train, test
 
 
 def _check_numbers(array: NDArray[Any]) -> None:
-    """Neither complex numbers nor dates are cast to something that they are not."""
+    """Complex numbers and dates are refused instead of being cast."""
     if array.dtype.kind not in "biuf":
         raise ValueError(f"it must hold real numbers, got {array.dtype}")
 

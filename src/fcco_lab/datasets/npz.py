@@ -17,7 +17,7 @@ __all__ = ["read_npz"]
 def read_npz(path: Path, stems: Sequence[str]) -> Arrays:
     """The arrays ``stem_train`` and ``stem_test``.
 
-    A file of some of the classes may number them anew as ``task_*``; they then stand for ``y_*``.
+    A file with only some of the classes may renumber them as ``task_*``, used instead of ``y_*``.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Readers for the images as their authors distribute them.
+"""Readers for the official files of image data sets.
 
 Each returns the arrays that an npz file of the set would hold: ``x_train y_train x_test y_test``,
 images uint8 as (N, H, W) or (N, H, W, 3), classes from 0.
@@ -25,7 +25,7 @@ __all__ = ["cifar_archive", "cifar_folder", "idx", "reading", "stl10", "svhn"]
 
 @contextmanager
 def reading(what: Path | str) -> Iterator[None]:
-    """Let any failure to decode a file name the file.
+    """Add the name of the file to any error while it is decoded.
 
     Examples:
         >>> with reading("train.bin"):
@@ -57,7 +57,7 @@ def _idx_file(path: Path) -> NDArray[Any]:
 
 
 def idx(paths: Sequence[Path]) -> Arrays:
-    """MNIST and those made in its image: four idx files, plain or .gz."""
+    """MNIST and data sets of the same format: four idx files, plain or .gz."""
     names = ("x_train", "y_train", "x_test", "y_test")
     return dict(zip(names, map(_idx_file, paths), strict=True))
 
@@ -65,8 +65,8 @@ def idx(paths: Sequence[Path]) -> Arrays:
 class _ArraysOnly(pickle.Unpickler):
     """Unpickles dicts, lists, bytes and arrays of numbers; refuses every other name.
 
-    A pickle may name any function and have it called. CIFAR's files name three, and here they
-    get stand-ins: an empty array of bytes, which the pickle then fills, with a numeric type.
+    A pickle may call any function that it names. CIFAR's files name three, and they are replaced:
+    by an empty array of bytes, which the pickle then fills, with a numeric type.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -75,7 +75,7 @@ class _ArraysOnly(pickle.Unpickler):
         def numeric(code: Any, *_: Any) -> np.dtype[Any]:
             dtype: np.dtype[Any] = np.dtype(code, copy=True)  # the pickle sets its byte order
             if dtype.kind not in "biuf":
-                raise pickle.UnpicklingError(f"arrays of {dtype} are not admitted")
+                raise pickle.UnpicklingError(f"arrays of {dtype} are not allowed")
             return dtype
 
         # The module moved between versions of numpy: the names are compared, never imported.
@@ -86,7 +86,7 @@ class _ArraysOnly(pickle.Unpickler):
                 return numeric
             case "numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct":
                 return lambda *_: np.empty(0, np.uint8)
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not admitted")
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not allowed")
 
 
 def _cifar_batch(raw: bytes, labels: str, path: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -100,7 +100,7 @@ def _cifar_batch(raw: bytes, labels: str, path: str) -> tuple[NDArray[Any], NDAr
 
 
 def _cifar(raws: Sequence[bytes], labels: str, paths: Sequence[str]) -> Arrays:
-    """Batches to train, the last one to test."""
+    """Training batches; the last batch is the test part."""
     import numpy as np
 
     batches = [_cifar_batch(raw, labels, path) for raw, path in zip(raws, paths, strict=True)]
@@ -110,7 +110,7 @@ def _cifar(raws: Sequence[bytes], labels: str, paths: Sequence[str]) -> Arrays:
 
 
 def cifar_folder(paths: Sequence[Path], *, labels: str) -> Arrays:
-    """CIFAR's unpacked Python batches, the last one to test; ``labels`` is the classes' key."""
+    """CIFAR's unpacked Python batches; ``labels`` is the key of the classes."""
     return _cifar([path.read_bytes() for path in paths], labels, [str(path) for path in paths])
 
 

@@ -1,4 +1,4 @@
-"""Where the official files of a set lie in a data directory, as their archives unpack."""
+"""The places of official files in a data directory, as their archives unpack."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["LAYOUTS", "Layout"]
 
 @dataclass(frozen=True)
 class Layout:
-    """One way a set is distributed.
+    """One form of distribution of a data set.
 
     Args:
-        folders: where the files may lie, best first; "." is the data directory itself.
-        files: all of them must be in the same folder.
-        read: takes the paths of the files, in this order.
-        suffix: of a compressed file, read as well.
+        folders: the possible folders, best first; "." is the data directory itself.
+        files: the names of the files, all in the same folder.
+        read: a function of the paths of the files, in this order.
+        suffix: the suffix of a compressed file, which is read as well.
     """
 
     folders: tuple[str, ...]
@@ -33,7 +33,7 @@ class Layout:
     suffix: str = ""
 
     def find(self, directory: Path) -> list[Path] | None:
-        """The files, if all are there."""
+        """The files, if all exist."""
         for folder in self._places(directory):
             choices = [(folder / file, folder / f"{file}{self.suffix}") for file in self.files]
             found = [first if first.is_file() else second for first, second in choices]
@@ -45,8 +45,8 @@ class Layout:
         whole = directory.absolute().parts
         for folder in self.folders:
             yield directory / folder
-            # The directory may be one of the folders itself. Its name then says which set it
-            # holds; the names of idx files alone do not.
+            # The directory may be one of the folders itself. Its name then identifies the set; the
+            # names of idx files do not.
             parts = Path(folder).parts
             if parts and whole[-len(parts) :] == parts:
                 yield directory
@@ -77,7 +77,7 @@ def _cifar(name: str, folder: str, archive: str, labels: str, *files: str) -> tu
     )
 
 
-# torchvision's names of the folders are accepted beside ours.
+# torchvision's names of the folders are accepted too.
 LAYOUTS: dict[str, tuple[Layout, ...]] = {
     "mnist": _idx("mnist", "MNIST"),
     "kmnist": _idx("kmnist", "KMNIST"),

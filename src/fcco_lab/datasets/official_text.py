@@ -1,4 +1,4 @@
-"""Readers for the sets distributed in LIBSVM's text format: ``label index:value ...`` a line."""
+"""Readers for data sets in LIBSVM's text format: lines ``label index:value ...``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _libsvm_file(path: Path, features: int) -> tuple[NDArray[Any], NDArray[Any]]
     from sklearn import datasets
 
     with reading(path):
-        # The number of features is given, for the last ones may be 0 in all of a file (a9a.t).
+        # The number of features is given, because the last ones may be 0 in a whole file (a9a.t).
         x, y = datasets.load_svmlight_file(str(path), n_features=features, zero_based=False)
         return x.toarray().astype(np.float32), y.astype(np.int64)
 

@@ -23,12 +23,12 @@ NETWORKS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
     "resnet34-imagenet": partial(resnet, "resnet34", small=False),
     "densenet121-imagenet": partial(densenet121, small=False),
 }
-"""From the shape of one input and the number of outputs to a network. ``-imagenet``: the stem made
-for large images, which costs a small one a sixteenth of the work."""
+"""From the shape of one input and the number of outputs to a network. ``-imagenet``: the stem for
+large images, which needs a sixteenth of the work on small ones."""
 
 
 def build_network(name: str, shape: tuple[int, ...], outputs: int, *, seed: int) -> nn.Module:
-    """The network ``name``, the same weights for the same seed; the global RNG is left alone.
+    """The network ``name``, with the same weights for the same seed; the global RNG is unchanged.
 
     Examples:
         >>> sum(p.numel() for p in build_network("linear", (64,), 10, seed=0).parameters())
@@ -37,7 +37,7 @@ def build_network(name: str, shape: tuple[int, ...], outputs: int, *, seed: int)
     choose("network", name, NETWORKS)
     if len(shape) != 3 and name not in ("linear", "mlp"):
         raise ValueError(
-            f"network {name!r} takes images, and an input has shape {shape}: use mlp or linear"
+            f"network {name!r} takes images, but an input has shape {shape}: use mlp or linear"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

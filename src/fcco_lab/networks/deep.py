@@ -29,8 +29,8 @@ def densenet121(shape: tuple[int, ...], outputs: int, *, small: bool) -> nn.Modu
 
     if not small and min(shape[1:]) < 29:
         raise ValueError(
-            f"densenet121-imagenet halves an image five times and takes 29 pixels a side at least, "
-            f"got {shape[1]} x {shape[2]}: use densenet121"
+            "densenet121-imagenet halves an image five times and needs at least 29 pixels per "
+            f"side, got {shape[1]} x {shape[2]}: use densenet121"
         )
     network: Any = DenseNet121(spatial_dims=2, in_channels=shape[0], out_channels=outputs)
     if small:  # its stem cannot be chosen

@@ -30,7 +30,7 @@ def mlp(shape: tuple[int, ...], outputs: int, width: int = 128) -> nn.Module:
 
 
 def compact_cnn(shape: tuple[int, ...], outputs: int, width: int = 16) -> nn.Module:
-    """Three strided convolutions with batch normalisation, then the mean over places.
+    """Three strided convolutions with batch normalization, then the mean over positions.
 
     About 25,000 weights; each convolution halves the image.
 

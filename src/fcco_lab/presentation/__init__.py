@@ -1,1 +1,1 @@
-"""Runs shown to people: names, mean curves, tables, figures and performance profiles."""
+"""Presentation of runs: names, mean curves, tables, figures and performance profiles."""

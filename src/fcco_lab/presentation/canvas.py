@@ -19,9 +19,9 @@ _LEGEND_COLUMNS = {1: 1, 2: 2, 3: 3, 5: 3, 6: 3}
 def make_canvas(
     count: int, *, xlabels: Sequence[str], ylabel: str, share_y: bool = False
 ) -> tuple[Any, list[Any]]:
-    """A figure and its panels; ``xlabels`` holds one for all, or one for each panel.
+    """A figure and its panels; ``xlabels`` holds one label for all panels, or one per panel.
 
-    It is a figure of its own, without pyplot's list of open ones, drawn by Agg on any machine.
+    The figure is not registered with pyplot, and Agg draws it on any machine.
     """
     from matplotlib.figure import Figure
 
@@ -33,7 +33,7 @@ def make_canvas(
     for spare in axes[count:]:
         spare.remove()
     for index, place in enumerate(axes[:count]):
-        # Panels that share their labels carry them along the edges only.
+        # Panels that share their labels show them only at the edges.
         if len(xlabels) > 1 or index + columns >= count:
             place.set_xlabel(xlabels[index % len(xlabels)], fontsize=9)
         if index % columns == 0:

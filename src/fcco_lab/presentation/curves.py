@@ -1,4 +1,4 @@
-"""Curves of several seeds made into one, and what they come to at the end or at equal cost."""
+"""Mean curves over seeds, and their values at the end or at equal cost."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ __all__ = ["AtEqual", "Final", "at_equal", "check_seeds", "final", "mean_curve",
 Array = NDArray[np.float64]
 
 MOST_POINTS = 120
-"""Of a mean curve; more cannot be told apart."""
+"""The largest number of points of a mean curve; more cannot be distinguished."""
 
 
 class Final(NamedTuple):
@@ -29,14 +29,14 @@ class Final(NamedTuple):
 
 
 class AtEqual(NamedTuple):
-    """The cost that every contender reached, and what each had there, by name."""
+    """The cost that every contender reached, and the value of each there, by name."""
 
     reached: float
     values: dict[str, Final]
 
 
 def trace(record: Record, x: str, y: str) -> tuple[Array, Array]:
-    """The looks of one run that have a finite ``y``, against "samples", "queries" or "seconds".
+    """The evaluations of one run with a finite ``y``, against "samples", "queries" or "seconds".
 
     Examples:
         >>> look = {"values": 4, "gradients": 2, "objective": 0.5}
@@ -56,11 +56,11 @@ def trace(record: Record, x: str, y: str) -> tuple[Array, Array]:
 def mean_curve(records: Sequence[Record], x: str, y: str) -> tuple[Array, Array, Array]:
     """A grid of ``x``, the mean of ``y`` there over the seeds, and its standard deviation.
 
-    The grid is that of the runs' own looks, thinned if there are many, so nothing is smoothed where
-    they looked at the same points. Each run is interpolated linearly over the range of x that all
-    of them cover. The mean is the plain one also where it is drawn on a log scale: on it the worst
-    seed weighs the most. Diverged runs are left out, and running ones too as soon as one is
-    finished; without any run the arrays are empty. The deviation of a single seed is 0.
+    The grid consists of the evaluations of the runs, thinned if there are many, so nothing is
+    smoothed if all runs have the same evaluations. Each run is interpolated linearly over the range
+    of x that all runs cover. The mean is arithmetic also on a log scale, where the worst seed has
+    the most weight. Diverged runs are left out, and running ones too as soon as one is finished;
+    without any run the arrays are empty. The deviation of a single seed is 0.
 
     Examples:
         >>> def run(seed, end):
@@ -85,8 +85,8 @@ def mean_curve(records: Sequence[Record], x: str, y: str) -> tuple[Array, Array,
 
 
 def final(records: Sequence[Record], key: str) -> Final:
-    """``key`` at the end of the finished runs; one that finished without a finite value counts as
-    diverged, one that is still running or does not have the key counts as nothing.
+    """``key`` at the end of the finished runs; a run that finished without a finite value counts as
+    diverged; a run that is still running or does not have the key is ignored.
 
     Examples:
         >>> runs = [{"name": "a", "status": "finished", "config": {"seed": 0}, "auc": 0.75}]
@@ -98,10 +98,10 @@ def final(records: Sequence[Record], key: str) -> Final:
 
 
 def at_equal(records: Sequence[Record], x: str, y: str) -> dict[str, AtEqual]:
-    """By data set, what each contender had when it had spent what all of them did spend.
+    """By data set, the value of each contender at the largest cost that all of them reached.
 
-    That is the largest ``x`` that every finished run reached: the end of the one that stopped
-    first. Curves are read there by linear interpolation, so looks should be frequent.
+    This is the largest ``x`` that every finished run reached: the end of the run that stopped
+    first. Curves are interpolated linearly there, so evaluations should be frequent.
     """
     found: dict[str, AtEqual] = {}
     for data, mine in grouped(records, lambda record: str(record["config"]["data"])).items():
@@ -134,4 +134,4 @@ def check_seeds(records: Sequence[Record]) -> None:
     for record in records:
         other = seen.setdefault(record["config"]["seed"], record["name"])
         if other != record["name"]:
-            raise ValueError(f"{other!r} and {record['name']!r} have the same seed: not one mean")
+            raise ValueError(f"{other!r} and {record['name']!r} have the same seed")

@@ -28,10 +28,10 @@ def plot_panels(
     title: str,
     share_y: bool = False,
 ) -> None:
-    """One panel a key, in it one line a group of ``by``: mean and deviation over its seeds.
+    """One panel per key, with one line per group of ``by``: mean and deviation over its seeds.
 
-    Runs that diverged are not drawn; the panel says how many. ``share_y``: all panels on one
-    scale, as where they show one data set.
+    Diverged runs are not drawn; the panel says how many. ``share_y``: all panels use one scale,
+    for panels of the same data set.
     """
     if not panels:
         raise ValueError("panels must hold at least one panel, got none")
@@ -79,7 +79,7 @@ def plot_profiles(
     looks = styles(profiles)
     xlabel = f"{AXES[cost]}: multiple of the best contender's"
     figure, axes = make_canvas(1, xlabels=[xlabel], ylabel="share of data sets solved")
-    # Steps often coincide: from wide to narrow, those below show at the edges of those above.
+    # Steps often coincide: wide lines are drawn first, so that their edges stay visible.
     widths = np.linspace(3.2, 1.4, len(looks))
     for (label, (colour, dash)), width in zip(looks.items(), widths, strict=True):
         line = {"color": colour, "ls": dash, "lw": width, "label": label}
@@ -93,7 +93,7 @@ def plot_profiles(
 def _draw(
     place: Any, records: Sequence[Record], by: By, x: str, y: str, looks: Mapping[str, Style]
 ) -> float:
-    """Where the axis should begin: under all lines, or under what a metric is after the start."""
+    """The lower end of the axis: below all lines, or below a metric after the start."""
     bottom = math.inf
     for label, runs in grouped(records, by).items():
         check_seeds(runs)
@@ -113,7 +113,7 @@ def _draw(
 
 
 def _scale(axes: Sequence[Any], bottoms: Sequence[float], y: str) -> None:
-    """A band may reach below zero, where a log scale has no end: the lines decide its range."""
+    """A band may reach below zero, which a log scale cannot show: the lines set the range."""
     for place, bottom in zip(axes, bottoms, strict=True):
         shared = place.get_shared_y_axes().get_siblings(place)
         top = max(sibling.dataLim.y1 for sibling in shared)

@@ -1,4 +1,4 @@
-"""What figures and tables call things, and in which order they show them."""
+"""Names in figures and tables, and their order."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -13,16 +13,16 @@ _UPDATES = ("plain", "normalized", "adam", "amsgrad", "projected")
 CONTENDERS: dict[str, tuple[str, str]] = {
     contender_name({"method": method, "update": update}): (method, update)
     for method in ENTRIES
-    # The baselines have one name whatever their update, and are drawn solid.
+    # The baselines have one name for every update, and are drawn solid.
     for update in (_UPDATES[:1] if method in BASELINES else _UPDATES)
 }
-"""By name, in the order of a table: the method and the step rule."""
+"""The method and the step rule of each name, in the order of a table."""
 
 DATA_SETS = ("usps", "mnist", "fashion_mnist", "cifar10", "svhn", "cifar100", "tinyimagenet100")
-"""In the order of a table's columns."""
+"""Data sets in the order of the columns of a table."""
 
 QUANTITIES = {"objective": "exact training objective", "auc": "test AUC", "ap": "test AP"}
-"""What a curve or a table shows, and how it is written on the axis."""
+"""The quantities of curves and tables, with their axis labels."""
 
 _RANKS = {name: rank for rank, name in enumerate((*CONTENDERS, *DATA_SETS))}
 
@@ -33,7 +33,7 @@ def contender(record: Record) -> str:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Known contenders or data sets in their order, then the rest by letter and number.
+    """Known contenders or data sets in their order, then the others, sorted naturally.
 
     Examples:
         >>> in_order(["MSVRM-v1", "Unknown", "AdaSOX", "BSGD", "SOX", "cross-entropy"])
@@ -45,7 +45,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def grouped(records: Iterable[Record], by: Callable[[Record], str]) -> dict[str, list[Record]]:
-    """Records by what ``by`` says of them, the groups in order.
+    """Records grouped by ``by``, the groups in order.
 
     Examples:
         >>> runs = [{"config": {"data": name}} for name in ("mnist", "usps", "mnist")]
@@ -72,5 +72,5 @@ def short(number: float) -> str:
 
 
 def _natural(name: str) -> list[str | int]:
-    """Letters and numbers take turns, so that positions compare like with like."""
+    """Letters and numbers alternate, so that each position has one type."""
     return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name.lower())]

@@ -1,7 +1,7 @@
 """Performance profiles (Dolan and Moré): how often a contender is within tau times the best cost.
 
-The setting is AlgoPerf's: a problem has a target, the cost is what a contender pays until it first
-meets it, and a contender that never does pays infinity.
+As in AlgoPerf, a problem has a target. The cost of a contender is its cost until it first reaches
+the target, and infinite if it never does.
 """
 
 import math
@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 __all__ = ["Costs", "Curve", "costs", "profile"]
 
 Curve = tuple[Sequence[float], Sequence[float]]
-"""What was paid, in ascending order, and the value at that point."""
+"""Costs, in ascending order, and the values at these points."""
 
 Costs = dict[str, dict[str, float]]
 """By contender, then by problem."""
 
 
 def costs(curves: Mapping[str, Mapping[str, Curve]], *, lower_is_better: bool) -> Costs:
-    """What each contender paid until it first met each problem's target.
+    """The cost of each contender until it first reached the target of each problem.
 
-    The target is the best value along the curve of the median contender; of the two in the middle
-    of an even number, the worse, so that at least half meet it. An empty curve (all runs diverged)
-    counts as the worst there is.
+    The target is the best value along the curve of the median contender; for an even number, the
+    worse of the two in the middle, so that at least half reach it. An empty curve (all runs
+    diverged) counts as the worst.
 
     Args:
         curves: by problem, then by contender, the same contenders in each problem.
-        lower_is_better: of the values, such as an objective's.
+        lower_is_better: whether lower values are better, as for an objective.
 
     Examples:
         >>> fast, slow = ([0, 10, 20], [1.0, 0.2, 0.1]), ([0, 10, 20], [1.0, 0.5, 0.2])
@@ -40,7 +40,7 @@ def costs(curves: Mapping[str, Mapping[str, Curve]], *, lower_is_better: bool) -
             for name, curve in by_contender.items()
         }
         if found and signed.keys() != found.keys():
-            raise ValueError(f"problem {problem!r} has other contenders than those before it")
+            raise ValueError(f"problem {problem!r} has different contenders")
         best = sorted(min((y for _, y in points), default=math.inf) for points in signed.values())
         target = best[len(best) // 2]
         for name, points in signed.items():
@@ -54,8 +54,8 @@ def profile(
 ) -> dict[str, tuple[list[float], list[float]]]:
     """For each contender, taus from 1 to ``largest`` and the fraction of problems solved within.
 
-    A fraction holds from its tau up to the next: these are step functions, given exactly at every
-    jump of any contender, so all share their taus.
+    These are step functions: a fraction holds from its tau up to the next. The taus contain every
+    jump of every contender and are the same for all.
 
     Examples:
         >>> profile({"fast": {"usps": 10.0, "mnist": 30.0}, "slow": {"usps": 20.0, "mnist": 15.0}})
@@ -74,7 +74,7 @@ def profile(
 
 def _ratio(cost: float, best: float) -> float:
     if math.isinf(cost):
-        return math.inf  # also where nobody solved it
+        return math.inf  # also if no contender solved it
     if best == 0:
-        return 1.0 if cost == 0 else math.inf  # the target was met before anything was paid
+        return 1.0 if cost == 0 else math.inf  # the target was reached at cost 0
     return cost / best

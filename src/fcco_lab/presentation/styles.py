@@ -1,4 +1,4 @@
-"""How lines look: the same contender in the same colour and dash in every figure."""
+"""Line styles: the same colour and dash for a contender in every figure."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -19,15 +19,15 @@ _OTHERS = ("#0072b2", "#d55e00", "#009e73", "#aa3e98", "#e69f00", "#56b4e9", "#3
 
 
 class Style(NamedTuple):
-    """Colour and dash, as matplotlib takes them."""
+    """Colour and dash, for matplotlib."""
 
     colour: str
     dash: Any
 
 
 def styles(labels: Iterable[str]) -> dict[str, Style]:
-    """By label, in the order of a legend: a contender's method is its colour and its step rule its
-    dash, and those of one step rule stand together; other labels take the colours in turn.
+    """Styles by label, in the order of a legend: the method gives the colour and the step rule the
+    dash, and contenders with one step rule are adjacent; other labels take the colours in turn.
 
     Examples:
         >>> found = styles(["AdaMSVRM-v1", "MSVRM-v2", "2 blocks", "MSVRM-v1"])

@@ -1,4 +1,4 @@
-"""Tables of runs: a row a contender, a column a data set, mean and deviation over seeds."""
+"""Tables of runs: one row per contender, one column per data set, mean and deviation over seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -12,11 +12,11 @@ __all__ = ["Table", "cross_table", "markdown_table", "rich_rows"]
 _UNITS = {"samples": " samples", "queries": " queries", "seconds": " s"}
 
 _Columns = dict[str, Mapping[str, Final]]
-"""By data set, then by contender."""
+"""Values by data set, then by contender."""
 
 
 class Table(NamedTuple):
-    """Headings, rows of cells, and the note that a dagger points to: empty if no run was lost."""
+    """Headings, rows of cells, and the note of the dagger, which is empty if no run diverged."""
 
     headings: list[str]
     rows: list[list[str]]
@@ -32,14 +32,14 @@ def markdown_table(
 ) -> str:
     """The table in Markdown, the best of a column in bold, with a note on runs that diverged.
 
-    A cell that lost a seed is never the best, as its mean is over the survivors.
+    A cell with a diverged seed is never the best, because its mean lacks that seed.
 
     Args:
-        records: the runs, of one setting a contender, data set and seed.
-        key: "auc" or "ap" (most is best), or "objective" (least is).
-        rows: the contenders to show, in this order; all of them in the usual one if not given.
-        equal: read at the largest "samples", "queries" or "seconds" that all of them reached,
-            instead of at each run's end.
+        records: the runs, with one setting per contender, data set and seed.
+        key: "auc" or "ap" (higher is better), or "objective" (lower is better).
+        rows: the contenders to show, in this order; by default all, in the usual order.
+        equal: use values at the largest "samples", "queries" or "seconds" that all runs reached,
+            instead of values at the end of each run.
 
     Examples:
         >>> config = {"method": "sox", "update": "plain", "data": "usps", "seed": 0}
@@ -66,7 +66,7 @@ def cross_table(
     row: Callable[[Record], str],
     column: Callable[[Record], str],
 ) -> str:
-    """The same in Markdown for any two things that tell runs apart.
+    """The same in Markdown for any two properties of runs.
 
     Examples:
         >>> config = {"method": "sox", "update": "plain", "blocks_per_step": 5, "seed": 0}
@@ -140,7 +140,7 @@ def _note(names: Sequence[str], columns: _Columns) -> str:
 
 
 def _column(cells: Sequence[Final | None], key: str, bold: str) -> list[str]:
-    """Written cells; those whose mean is written like the best one are best alike."""
+    """Formatted cells; all cells whose formatted mean equals the best one are best."""
     able = [_mean(c.mean, key) if c and c.seeds and not c.diverged else "" for c in cells]
     best = (min if key == "objective" else max)(filter(None, able), key=float, default=None)
     texts = [_cell(cell, key) if cell else "" for cell in cells]
@@ -158,7 +158,7 @@ def _cell(cell: Final, key: str) -> str:
 
 
 def _mean(value: float, key: str) -> str:
-    """Four decimals without the leading zero; three digits of an objective, which has no scale."""
+    """Four decimals without the leading zero; three significant digits for an objective."""
     if key == "objective":
         return f"{value:#.3g}".rstrip(".")
     return f"{value:.4f}".removeprefix("0")

@@ -1,4 +1,4 @@
-"""How a rate is measured: runs of a recipe, stages, accuracies, and a prescribed path.
+"""Measurements of rates: runs of a recipe, stages, accuracies, and a prescribed path.
 
 Each function returns a measurement: (size, runs, seed) to points on an axis and values of shape
 (points, runs).
@@ -84,7 +84,7 @@ def linear(label: str, **options: Any) -> Measurement:
 def convex(label: str, phi: str = "log-cosh", **options: Any) -> Measurement:
     """The gap of a convex, not strongly convex objective at accuracy 2^-k, against the samples.
 
-    F + (mu/2) ||w||^2 with mu = epsilon / D is run stage-wise; the gap is F's own.
+    F + (mu/2) ||w||^2 with mu = epsilon / D is run stage-wise; the gap is that of F.
     """
 
     def run(power: int, runs: int, seed: int) -> tuple[list[float], Tensor]:
@@ -105,8 +105,8 @@ def path_error(
 ) -> Tensor:
     """Tracking error on a prescribed path: a circle, in steps of the theorem's eta.
 
-    The second half's mean of ||u - g(w)||^2 / m, with the theorem's beta; ``correction`` is
-    "none", "storm" or "theory".
+    The mean of ||u - g(w)||^2 / m over the second half, with the beta of the theorem.
+    ``correction`` is "none", "storm" or "theory".
     """
     m = num_blocks
     if theorem == 1:

@@ -1,4 +1,4 @@
-"""Which rates appear: every theorem measured over horizons and seeds, with controls."""
+"""The questions: every theorem measured over horizons and seeds, with controls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ class Question:
     Args:
         key: its name in the results.
         theorem: as numbered in the paper.
-        quantity: what is measured, in words.
+        quantity: a description of the measured quantity.
         claimed: the exponent of the theory, or None.
         axis: "T", "m", "N" (samples) or "stage".
         measure: (size, runs, seed) to the points on the axis and values of shape (points, runs).
         tolerance: how far the measured exponent may be from the claimed one.
         control: a negative control: the rate must *not* appear.
-        size: what the first argument of ``measure`` is: "T", "m", "stages" or "accuracy".
+        size: the meaning of the first argument of ``measure``: "T", "m", "stages" or "accuracy".
     """
 
     key: str
@@ -49,7 +49,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Cell:
-    """A question at one horizon: what is run, stored and resumed."""
+    """A question at one horizon: the unit that is run, stored and resumed."""
 
     key: str
     x: int
@@ -175,8 +175,8 @@ QUESTIONS: dict[str, Question] = dict(
             "T",
             along_the_run("adam", "gradient", "log-cosh", delta=1.0),
         ),
-        # The O(.) constants of the stage-wise theorems are ours to choose; with all of them 1 most
-        # of these runs diverge, mu = L = 1 and noise of the size of the gradient.
+        # The stage-wise theorems do not fix their O(.) constants; with all of them 1 most of these
+        # runs diverge, because mu = L = 1 and the noise is as large as the gradient.
         _stages("7", by_stage("thm:4", c_eta=0.3, c_T=20 / 3)),
         _stages("8", by_stage("thm:4+", c_eta=0.3, c_beta=0.3, c_T=20 / 3)),
         _stages("9", linear("thm:6", n=N, c_eta=0.3, c_T=4), "stage"),
@@ -191,11 +191,11 @@ QUESTIONS: dict[str, Question] = dict(
         _accuracy("12", -1.0, convex("new:6", "quadratic", n=N, c_eta=0.3, c_T=8)),
     ]
 )
-"""What is measured, by key."""
+"""The questions by key."""
 
 
 def measure(cell: Cell, *, seed: int = 0) -> dict[str, Any]:
-    """Run one cell; the record that is stored."""
+    """Run one cell, and return its record."""
     xs, values = QUESTIONS[cell.key].measure(cell.x, cell.runs, seed)
     return {"name": cell.name, "key": cell.key, "xs": xs, "values": values.tolist()}
 
@@ -212,7 +212,7 @@ class Fit:
 def fit(xs: Sequence[float], values: Sequence[Tensor], *, resamples: int = 400) -> Fit:
     """The exponent of mean value ~ x^slope, by least squares in logarithms.
 
-    The interval holds 95 % of refits on seeds drawn again with replacement, at every x apart.
+    The interval contains 95 % of refits to resampled seeds, drawn separately at every x.
 
     Examples:
         >>> xs = [1.0, 2.0, 4.0]

@@ -27,7 +27,7 @@ __all__ = ["Stacked", "Sweep", "Traces", "Trusted"]
 
 @dataclass
 class Traces:
-    """What is measured along the way, one entry a run.
+    """Measurements during a run, one entry per run.
 
     Args:
         gradient: the mean over steps of ||grad F(w_t)||.
@@ -63,7 +63,7 @@ class Stacked(Objective):
 
 
 class Trusted(Checks):
-    """Asks nothing: the samples are our own."""
+    """No checks: the samples are our own."""
 
     def __init__(self, blocks: int) -> None:
         super().__init__(Share(blocks), 1, torch.device("cpu"))
@@ -77,17 +77,17 @@ class Trusted(Checks):
 
 
 def run_norm(tensors: Sequence[Tensor]) -> Tensor:
-    """The norm of every run, (runs, 1)."""
+    """The norms of all runs, (runs, 1)."""
     (tensor,) = tensors
     norm: Tensor = tensor.norm(dim=1, keepdim=True)
     return norm
 
 
 class SweepOracle:
-    """Shows one sample of every run at a point, in closed form; gradients are kept apart.
+    """Evaluates one sample of every run at a point, in closed form; gradients stay separate.
 
     Args:
-        problem: of every run.
+        problem: the problem of every run.
         places: w of every run at each point, (runs, dim).
         draw: blocks, phases and second phases of every run, (runs, B1).
         safeguard: bounds the change of the gradient, or None.
@@ -110,7 +110,7 @@ class SweepOracle:
     def visit(
         self, point: Point, look: Look, *, weight: float | None, tangent: bool, last: bool
     ) -> None:
-        """Values, slopes and their pull on w, run by run."""
+        """Values, slopes and the gradient in w, for each run."""
         problem, w, blocks = self.problem, self.places[point], self.blocks
         self.value_passes += 2 if tangent else 1
         values = problem.sample(w, blocks, self.xi).view(-1, 1)
@@ -128,7 +128,7 @@ class SweepOracle:
             self.gradients[point] = [len(blocks) * (slopes * jacobian).sum(-2)]
 
     def gradient(self, row: Weights) -> list[Tensor]:
-        """Of all runs, (runs, dim)."""
+        """The gradients of all runs, (runs, dim)."""
         return combined(self.gradients, row, self.safeguard, run_norm)
 
 
@@ -207,7 +207,7 @@ class Sweep:
         return blocks, first, self.problem.phases(size, self.generator)
 
     def snapshot(self) -> None:
-        """The exact pass, known in closed form; counted as what it would cost."""
+        """The exact pass, in closed form; the queries count its cost."""
         problem, m = self.problem, self.problem.num_blocks
         exact = problem.exact_inner(self.w)
         u = exact
@@ -258,7 +258,7 @@ class Sweep:
         self.w = decay * self.w - c.lr * direction
 
     def run(self, tick: Callable[[int], None] = lambda steps: None) -> Traces:
-        """All steps of the recipe; ``tick`` is told of every 256 of them."""
+        """All steps of the recipe; ``tick`` is called every 256 steps."""
         total, m = self.recipe.num_steps, self.problem.num_blocks
         gradient = torch.zeros(self.runs, dtype=torch.float64)
         error, tracking = torch.zeros_like(gradient), torch.zeros_like(gradient)

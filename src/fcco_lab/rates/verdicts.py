@@ -12,12 +12,12 @@ from fcco_lab.rates.questions import QUESTIONS, Fit, Question, fit
 __all__ = ["Verdict", "plot_verdict", "verdicts"]
 
 SKIPPED_STAGES = 2
-"""Stages left out of a fit: the first ones still feel the start."""
+"""Stages left out of a fit: the first ones depend on the start."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One row of the summary: what is claimed, what was measured, and how they compare."""
+    """One row of the summary: the claimed and the measured exponent, and the verdict."""
 
     key: str
     theorem: str

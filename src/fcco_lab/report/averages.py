@@ -12,7 +12,7 @@ __all__ = ["last", "latest", "mean_and_deviation"]
 
 
 def last(record: Record, key: str) -> float:
-    """A number at the end of a run or, before it has one, at its latest look; NaN if neither.
+    """A number at the end of a run or, if it has no end yet, at its latest evaluation; else NaN.
 
     Examples:
         >>> last({"auc": None, "curve": [{"auc": 0.5}, {"auc": 0.75}]}, "auc")
@@ -24,7 +24,7 @@ def last(record: Record, key: str) -> float:
 
 
 def latest(record: Record, key: str) -> float:
-    """A number at a run's latest look, queries among them; NaN if there is none.
+    """A number at the latest evaluation of a run, also its queries; NaN if there is none.
 
     Examples:
         >>> latest({"curve": [{"values": 8, "gradients": 4}]}, "queries")
@@ -34,7 +34,7 @@ def latest(record: Record, key: str) -> float:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and the sample deviation of the finite values; NaN where there is none.
+    """The mean and the sample deviation of the finite values; NaN if there is none.
 
     Examples:
         >>> mean_and_deviation([1.0, 3.0, math.nan])

@@ -1,4 +1,4 @@
-"""Runs that differ in nothing but the seed, and what such a group is called beside others."""
+"""Groups of runs that differ only in the seed, and their labels."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from fcco_lab.training import Config
 __all__ = ["Group", "groups"]
 
 _NOT_SETTINGS = frozenset(
-    # who and where it is, and how it was looked at
+    # settings of identity, place and evaluation
     {"data", "method", "update", "seed", "evaluations", "diagnostics", "threads", "device"}
 )
 _SHORT = {"blocks_per_step": "B1", "samples_per_block": "B2"}
@@ -24,7 +24,7 @@ class Group:
 
     label: str
     setting: int
-    """Which of its contender's settings this is, from 0."""
+    """The number of this setting among those of its contender, from 0."""
     records: tuple[Record, ...]
 
     def having(self, status: str) -> tuple[Record, ...]:
@@ -33,12 +33,12 @@ class Group:
 
     @property
     def measured(self) -> tuple[Record, ...]:
-        """The runs that means are over: the finished ones or, before any is, the running ones."""
+        """The runs of a mean: the finished ones or, if there are none yet, the running ones."""
         return self.having("finished") or self.having("running")
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
-    """The groups among the runs of one data set; a label tells only what differs.
+    """The groups among the runs of one data set; labels contain only the differences.
 
     Examples:
         >>> def run(**config):
@@ -74,7 +74,7 @@ def _differing(records: Sequence[Record]) -> list[str]:
 
 
 def _setting(record: Record, option: str) -> object:
-    """A run of an earlier version had the default of what there was not to choose then."""
+    """For a setting that an earlier version did not have, its runs have the default."""
     return record["config"].get(option, getattr(Config, option, None))
 
 

@@ -1,4 +1,4 @@
-"""How a contender looks on every plot: colour by method, dash by step rule, mark by setting."""
+"""Line styles of contenders: colour by method, dash by step rule, mark by setting."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ _OTHER = ("#57534e", "#d6d3d1")
 
 
 def look(config: Mapping[str, Any], setting: int) -> dict[str, Any]:
-    """What the page's script needs to draw a line; ``setting`` counts a contender's settings.
+    """The style of a line for the script of the page; ``setting`` numbers the settings.
 
     Examples:
         >>> look({"method": "sox", "update": "normalized"}, 0)

@@ -1,4 +1,4 @@
-"""One self-contained page from the records of runs: it opens from a file and asks for nothing."""
+"""One self-contained page from the records of runs; it opens offline."""
 
 import json
 import os
@@ -21,21 +21,21 @@ __all__ = ["write_report"]
 
 _SCRIPTS = ("drawing.js", "sorting.js", "plotting.js")
 _PROFILES = (
-    "The target on a data set is the best value of the median contender's mean curve, and the cost "
-    "is what a contender spent until it first met it. A line is the fraction of the {} data sets "
-    "on which its contender met the target within that many times the lowest cost of any: higher "
-    "and further left is better. A line that ends below 100 % missed a target, or paid more than "
-    "10 times the lowest cost for it."
+    "The target on a data set is the best value of the mean curve of the median contender. The "
+    "cost of a contender is counted until it first reached the target. A line is the fraction of "
+    "the {} data sets on which its contender reached the target within that multiple of the "
+    "lowest cost: higher and further left is better. A line that ends below 100 % missed a target, "
+    "or needed more than 10 times the lowest cost."
 )
 
 
 def write_report(records: Sequence[Record], path: Path, *, title: str) -> None:
-    """Write the page to ``path``, whole or not at all.
+    """Write the page to ``path`` atomically.
 
     Args:
         records: runs as ``fcco_lab.runs.read_runs`` finds them, at least one.
-        path: of the page; its directory is made if it is missing.
-        title: of the page, as plain text.
+        path: the path of the page; its directory is created if it is missing.
+        title: the title of the page, as plain text.
     """
     if not records:
         raise ValueError("there are no runs to report on")
@@ -45,7 +45,7 @@ def write_report(records: Sequence[Record], path: Path, *, title: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        Path(name).chmod(0o644)  # a temporary file is the owner's alone
+        Path(name).chmod(0o644)  # a temporary file is readable only by its owner
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -99,4 +99,4 @@ def _left_out(by_data: Found, profiles: dict[str, Any]) -> str:
     shown = {series["name"] for series in profiles["series"]}
     labels = {group.label for found in by_data.values() for group in found}
     missing = in_order(labels - shown)
-    return f" Left out, as not on every data set: {'; '.join(missing)}." if missing else ""
+    return f" Left out (not on every data set): {'; '.join(missing)}." if missing else ""

@@ -15,7 +15,7 @@ _STATUSES = ("finished", "running", "diverged")
 
 
 def facts(records: Sequence[Record]) -> str:
-    """How many runs, contenders, data sets and seeds there are, as a list of terms."""
+    """The numbers of runs, contenders, data sets and seeds, as a list of terms."""
     configs = [record["config"] for record in records]
     counts = {
         "run": len(records),
@@ -30,7 +30,7 @@ def facts(records: Sequence[Record]) -> str:
 
 
 def statuses(records: Sequence[Record]) -> str:
-    """How many runs are in each status, leaving out those in which there is none."""
+    """The number of runs in each status that occurs."""
     counts = Counter(record["status"] for record in records)
     return "".join(
         f'<li class="{status}">{counts[status]:,} {status}</li>'
@@ -65,7 +65,7 @@ def figure(index: int, drawn: Mapping[str, Any], *, label: str, caption: str) ->
 
 
 def listing(records: Sequence[Record]) -> str:
-    """A row for every run: its name, settings, status and, if it diverged, why."""
+    """One row per run: its name, settings, status and, if it diverged, the reason."""
     rows = []
     for record in records:
         status = escape(str(record["status"]))

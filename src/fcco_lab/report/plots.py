@@ -1,4 +1,4 @@
-"""What the page's script draws: mean curves of each data set, and the profiles over all of them."""
+"""Data for the script of the page: mean curves of each data set, and profiles over all of them."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -27,7 +27,7 @@ Found = Mapping[str, Sequence[Group]]
 
 
 def curves_figure(data: str, found: Sequence[Group]) -> dict[str, Any]:
-    """One data set: a line a group of runs that are not all diverged, on every pair of axes."""
+    """One data set: one line per group of runs that did not all diverge, on every pair of axes."""
     drawn = [(group, _curves(group)) for group in found]
     drawn = [(group, curves) for group, curves in drawn if curves["samples"]["objective"]["x"]]
     objectives = [y for _, curves in drawn for y in curves["samples"]["objective"]["mean"]]
@@ -46,7 +46,7 @@ def curves_figure(data: str, found: Sequence[Group]) -> dict[str, Any]:
 
 
 def profiles_figure(by_data: Found) -> dict[str, Any] | None:
-    """The profiles over data sets, or None with fewer than two of them or of shared contenders."""
+    """The profiles over data sets, or None with fewer than two data sets or shared contenders."""
     named = {data: {group.label: group for group in found} for data, found in by_data.items()}
     first, *others = named.values()
     shared = [label for label in first if all(label in other for other in others)]

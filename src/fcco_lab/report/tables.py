@@ -1,4 +1,4 @@
-"""A table for each data set: a row a group of runs, the best of each column in bold."""
+"""One table per data set: one row per group of runs, the best of each column in bold."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ class _Column:
     heading: str
     value: Callable[[Record], float]
     sign: int
-    """Of the best: +1 where more is better, -1 where less is."""
+    """+1 if higher is better, -1 if lower is better."""
     decimals: int | None = 0
-    """None: as many as the smallest value needs."""
+    """The number of digits; None: as many as the smallest value needs."""
     spread: bool = False
 
 
@@ -82,21 +82,21 @@ def _cells(column: _Column, found: Sequence[Group]) -> list[str]:
     judged = [m for m, g in zip(means, found, strict=True) if _judged(g) and math.isfinite(m)]
     best = write(max(judged, key=lambda mean: column.sign * mean)) if judged else ""
     if len({write(mean) for mean in judged}) < 2:
-        best = ""  # where all are equal none is best
+        best = ""  # if all are equal, none is best
     spreads = [f"± {write(sd)}" if column.spread and sd == sd else "" for _, sd in pairs]
     width = max(map(len, spreads))
     cells = []
     for mean, spread, group in zip(means, spreads, found, strict=True):
         text = write(mean) if math.isfinite(mean) else DASH
         text = f"<b>{text}</b>" if text == best and _judged(group) else text
-        if width:  # an empty one keeps its room, so that the decimal points stay in line
+        if width:  # an empty cell keeps its width, so that the decimal points are aligned
             text += f' <span class="sd" style="min-width:{width}ch">{spread}</span>'
         cells.append(_cell(mean, text))
     return cells
 
 
 def _judged(group: Group) -> bool:
-    """A mean over the runs that survived, or over runs on their way, is not called the best."""
+    """A mean without diverged runs, or over unfinished runs, is never marked as the best."""
     return bool(group.having("finished")) and not group.having("diverged")
 
 

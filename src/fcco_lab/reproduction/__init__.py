@@ -1,1 +1,1 @@
-"""The paper's experiments: what is run for each figure and table, and what is made of it."""
+"""The paper's experiments: the runs of each figure and table, and their drawing."""

@@ -1,4 +1,4 @@
-"""What is drawn of the runs of each figure and table."""
+"""Drawing of figures and tables from their runs."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ def _figure1(records: Sequence[Record], place: Path) -> list[Path]:
 
 
 def _profiles(records: Sequence[Record], place: Path) -> list[Path]:
-    """Over data sets, by queries and by seconds, of the contenders that are on all of them."""
+    """Profiles by queries and by seconds, for the contenders that are on all data sets."""
     sets = {data: grouped(runs, contender) for data, runs in grouped(records, _data).items()}
     shared = [name for name in next(iter(sets.values())) if all(name in of for of in sets.values())]
     if len(sets) < 2 or len(shared) < 2:
@@ -97,7 +97,7 @@ def _figure4(records: Sequence[Record], place: Path) -> list[Path]:
 
 
 def _many_tasks(records: Sequence[Record], place: Path) -> list[Path]:
-    title = "100 tasks, B1 of them a step"
+    title = "100 tasks, B1 of them per step"
     written = _panels(records, place / "many-tasks", panel=_blocks, title=title)
     return [*written, _crossed(records, place / "many-tasks.md", row=contender, column=_blocks)]
 
@@ -145,7 +145,7 @@ def _table(key: str) -> Callable[[Sequence[Record], Path], list[Path]]:
 
 
 def _who_chose(record: Record) -> str:
-    # The runs with tuned settings keep their step size, as the paper does.
+    # The runs with tuned settings have a constant step size, as in the paper.
     chosen = "default" if record["config"]["decay"] == "linear" else "tuned"
     return f"{contender(record)}, {chosen}"
 

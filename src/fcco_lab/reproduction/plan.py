@@ -1,4 +1,4 @@
-"""Which runs make up each figure and table, and what the paper never shows."""
+"""The runs of each figure and table of the paper, and of further experiments."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,10 +30,10 @@ VERSIONS = ("msvrm-v1", "msvrm-v2", "msvrm-v3")
 """The paper's methods."""
 
 ABLATIONS = ("variant-v1", "variant-v2", "variant-v3")
-"""What the paper compares each of them with."""
+"""The variants that the paper compares them with."""
 
 METHODS = ("sox", *VERSIONS)
-"""Whoever is run with Adam-style steps."""
+"""The contenders with Adam-style steps."""
 
 PAPER_CONTENDERS = (
     Contender("sox", "plain"),
@@ -48,7 +48,7 @@ CONTENDERS = (
     Contender("cross-entropy", "adam"),
     Contender("min-max", "plain"),
 )
-"""With Adam-style steps, and what one would use instead."""
+"""The contenders with Adam-style steps, and the usual alternatives."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Item:
     """A contender on a data set, run with every seed.
 
     Args:
-        data: the set.
-        contender: who.
-        options: that differ from the scale's.
-        tuned: with the settings that tuning chose; otherwise with the defaults of ``Config``.
+        data: the data set.
+        contender: the method with its step rule.
+        options: settings that differ from those of the scale.
+        tuned: whether to use tuned settings; otherwise the defaults of ``Config``.
     """
 
     data: str
@@ -79,16 +79,16 @@ def _figure1(scale: Scale) -> Iterator[Item]:
 
 
 def _pick(scale: Scale, *wanted: str) -> str:
-    """The first of ``wanted`` that the scale has, else its first set."""
+    """The first of ``wanted`` that the scale has, or else its first data set."""
     return next((name for name in wanted if name in scale.sets), scale.sets[0])
 
 
 MANY_TASKS = ("tinyimagenet100", "cifar100")
-"""Sets with 100 tasks, the ones at hand first: the laptop's CIFAR-100 has twelve of the classes."""
+"""Data sets with 100 tasks; the CIFAR-100 of the laptop scale has only twelve classes."""
 
 
 def _figure2(scale: Scale) -> Iterator[Item]:
-    """MSVR against the variants, on CIFAR-100, and where a step probes a tenth of the blocks."""
+    """MSVR against the variants, on CIFAR-100, and with a tenth of 100 blocks per step."""
     sets = dict.fromkeys((_pick(scale, "cifar100"), _pick(scale, *MANY_TASKS)))
     for data, method in product(sets, (*VERSIONS, *ABLATIONS)):
         yield Item(data, Contender(method, "plain"))
@@ -100,8 +100,8 @@ def _figure3(scale: Scale) -> Iterator[Item]:
         for network, contender in product(scale.networks, PAPER_CONTENDERS):
             yield Item(_pick(scale, "svhn"), contender, {"network": network})
         return
-    # Without a GPU a deep network takes some hundred steps a minute on the smallest images, and
-    # nothing is learnt of SVHN in these. Adam-style settings carry over from the compact network.
+    # Without a GPU a deep network takes about a hundred steps per minute on the smallest images,
+    # and SVHN cannot be learned in these. Adam-style settings carry over from the compact network.
     options = {
         "passes": scale.passes // 20,
         "samples_per_block": 8,
@@ -120,14 +120,14 @@ def _figure4(scale: Scale) -> Iterator[Item]:
 
 
 def _many_tasks(scale: Scale) -> Iterator[Item]:
-    """100 tasks and few of them a step, where the estimator should matter."""
+    """100 tasks, few of them per step, where the estimator should matter."""
     data = _pick(scale, *MANY_TASKS)
     for method, blocks in product(("bsgd", *METHODS), (2, 5, 10, 50)):
         yield Item(data, Contender(method, "adam"), {"blocks_per_step": blocks})
 
 
 def _gammas(scale: Scale) -> Iterator[Item]:
-    """The corrections of u, where a step probes a twentieth of the blocks."""
+    """The corrections of u, if a step probes a twentieth of the blocks."""
     data = _pick(scale, *MANY_TASKS)
     for method, gamma in product(VERSIONS[:2], ("age", "theory", "storm", 0.0)):
         for update in ("plain", "adam"):
@@ -135,7 +135,7 @@ def _gammas(scale: Scale) -> Iterator[Item]:
 
 
 def _defaults(scale: Scale) -> Iterator[Item]:
-    """Settings nobody tuned, beside the tuned ones."""
+    """Default settings, compared with tuned ones."""
     for data, method, tuned in product(scale.sets, METHODS, (True, False)):
         yield Item(data, Contender(method, "adam"), tuned=tuned)
 
@@ -151,4 +151,4 @@ ARTEFACTS: dict[str, Callable[[Scale], Iterator[Item]]] = {
     "gammas": _gammas,
     "defaults": _defaults,
 }
-"""By name: the paper's six, then what it never shows."""
+"""By name: the paper's six, then further experiments."""

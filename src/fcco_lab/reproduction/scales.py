@@ -1,4 +1,4 @@
-"""How large the paper's experiments are run: as on its GPU, on a laptop, or just to see."""
+"""The scale of the experiments: that of the paper, of a laptop, or a quick check."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,25 +19,25 @@ PAPER_SETS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """A size.
+    """The scale of experiments.
 
     Args:
-        name: on the command line.
+        name: the name on the command line.
         sets: data sets of the tables and of Figure 1.
-        tuned_on: where each set's settings are tuned, if not on itself.
-        network: of all but Figure 3.
-        networks: of Figure 3.
-        samples: inner samples of each block.
+        tuned_on: the data set on which a set's settings are tuned, if it is another one.
+        network: the network of all figures except Figure 3.
+        networks: the networks of Figure 3.
+        samples: inner samples per block.
         blocks: B1.
-        blocks_of: B1 of sets with many tasks.
-        passes: the budget of a run, in steps of SOX: every method gets as much work.
-        passes_of: budgets of sets that differ.
-        tuning_passes: likewise, of a run that tunes.
-        seeds: runs of each setting.
+        blocks_of: B1 of data sets with many tasks.
+        passes: the budget of a run, in steps of SOX; every method gets the same work.
+        passes_of: other budgets, by data set.
+        tuning_passes: the budget of a tuning run.
+        seeds: runs per setting.
         train_size: training samples used; 0: all.
-        lrs: step sizes that are tried, for each step rule.
-        weights: pairs of alpha and beta that are tried.
-        options: of every run.
+        lrs: step sizes to try, by step rule.
+        weights: pairs of alpha and beta to try.
+        options: settings of every run.
     """
 
     name: str
@@ -77,7 +77,7 @@ PAPER = Scale(
 )
 
 # The paper's step sizes would hardly move the network in so few steps, so each rule has a range
-# that holds its best value inside. 12 settings for every contender.
+# that contains its best value. 12 settings per contender.
 LAPTOP = Scale(
     name="laptop",
     sets=(

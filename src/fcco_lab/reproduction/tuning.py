@@ -1,4 +1,4 @@
-"""The settings that are tried for a contender, and which of them is taken."""
+"""The settings that are tried for a contender, and the choice among them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,25 +13,25 @@ from fcco_lab.training import Config
 __all__ = ["chosen", "final_runs", "grid", "tuning_runs", "tuning_set"]
 
 TUNING_SEED = 1000
-"""Not one of the seeds that results are reported for."""
+"""The seed of tuning runs; results are reported for other seeds."""
 
 
 def grid(scale: Scale, contender: Contender) -> list[dict[str, float]]:
-    """Every contender has as many settings to try as the others.
+    """The settings to try; every contender has the same number.
 
-    Baselines have no alpha and beta; they try weight decays in their place.
+    Baselines have no alpha and beta and try weight decays instead.
     """
     lrs = scale.lrs[contender.update]
     if contender.method in BASELINES:
         if contender.method == "min-max":
-            lrs = tuple(lr / 30 for lr in lrs)  # a loss of its own scale, and momentum 0.9
+            lrs = tuple(lr / 30 for lr in lrs)  # a loss of another scale, and momentum 0.9
         decays = (0.0, 1e-4, 1e-2)[: len(scale.weights)]
         return [{"lr": lr, "weight_decay": decay} for lr in lrs for decay in decays]
     return [{"lr": lr, "alpha": a, "beta": b} for lr in lrs for a, b in scale.weights]
 
 
 def tuning_set(scale: Scale, item: Item) -> str:
-    """Where the item's settings are tuned."""
+    """The data set on which the settings of an item are tuned."""
     return scale.tuned_on.get(item.data, item.data)
 
 
@@ -43,7 +43,7 @@ def _config(
     settings: dict[str, Any],
     options: dict[str, Any],
 ) -> Config:
-    # The defaults are tuned for nobody: they keep their decay and safeguard.
+    # The defaults are not tuned and keep their decay and safeguard.
     bare = {"safeguard": False, "decay": "none"} if item.tuned else {}
     given: dict[str, Any] = {
         "data": data,
@@ -63,13 +63,13 @@ def _config(
     entry = REGISTRY.get(item.contender.method)
     if entry is None or not entry.method.anchored:
         given.pop("snapshot_every", None)
-    # The budget is that of SOX at the scale's own B1, whatever B1 the run has.
+    # The budget is that of SOX with the B1 of the scale, for every B1 of the run.
     given["work"] = passes * 3 * scale.blocks * scale.samples
     return Config(**given)
 
 
 def tuning_runs(scale: Scale, items: Iterable[Item]) -> dict[str, Config]:
-    """What must be run to tune ``items``, by name; each contender and set once."""
+    """The runs that tune ``items``, by name; one per contender and data set."""
     runs = {}
     for item in items:
         if not item.tuned:
@@ -83,7 +83,7 @@ def tuning_runs(scale: Scale, items: Iterable[Item]) -> dict[str, Config]:
 
 
 def chosen(scale: Scale, item: Item, records: Iterable[Record]) -> dict[str, float]:
-    """The setting with the best AUC on the held-out part; one that diverged has none."""
+    """The setting with the best AUC on the held-out part; diverged runs have none."""
     data, contender = tuning_set(scale, item), item.contender
     best, settings = -1.0, None
     keys = list(grid(scale, contender)[0])

@@ -1,1 +1,1 @@
-"""What the theorems leave open, and what one would pick instead, measured."""
+"""Studies of questions that the theorems leave open, and comparisons with alternatives."""

@@ -1,4 +1,4 @@
-"""What a user would pick instead: cross-entropy in its usual forms, and LibAUC's loss."""
+"""Alternatives: cross-entropy in its usual forms, and LibAUC's loss."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def _natural(logits: Tensor, classes: Tensor, frequencies: Tensor) -> Tensor:
 
 
 def _logit_adjusted(logits: Tensor, classes: Tensor, frequencies: Tensor) -> Tensor:
-    """Adds the log-prior in training, so that the bare logits rank as if classes were balanced."""
+    """Adds the log-prior in training, so that the logits rank as if classes were balanced."""
     return cross_entropy(logits + frequencies.log(), classes)
 
 
@@ -34,7 +34,7 @@ LOSSES: dict[str, tuple[ClassLoss, bool]] = {
     "logit-adjusted cross-entropy": (_logit_adjusted, False),
     "focal loss": (_focal, False),
 }
-"""By name: the loss, and whether its batches hold all classes evenly."""
+"""By name: the loss, and whether its batches contain all classes equally."""
 
 
 def draws(
@@ -46,7 +46,7 @@ def draws(
     even_by: Tensor | None = None,
     distinct: bool = False,
 ) -> Callable[[], tuple[Tensor, Tensor]]:
-    """An endless stream of batches, drawn uniformly or evenly over the values of ``even_by``;
+    """An infinite stream of batches, drawn uniformly or equally from the values of ``even_by``;
     ``distinct``: no sample twice in a batch.
 
     Examples:
@@ -80,7 +80,7 @@ def libauc_step(
     lr: float,
     steps: int,
 ) -> tuple[Callable[[], None], Any] | None:
-    """A step of LibAUC's min-max loss with its own optimizer, or None where it does not import."""
+    """A step of LibAUC's min-max loss with its own optimizer, or None if it cannot be imported."""
     try:
         from libauc.losses.auc import MultiLabelAUCMLoss
         from libauc.optimizers.pesg import PESG

@@ -1,4 +1,4 @@
-"""What the table is for: quality as the inner batch shrinks, with it and without it."""
+"""The study of small inner batches, with the table and without it."""
 
 import math
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from fcco_lab.studies.workloads import WORKLOADS, Workload
 __all__ = ["CONTENDERS", "SIZES", "batch_cases", "run_batches"]
 
 SIZES = (256, 64, 16, 4)
-"""Inner samples a block."""
+"""Inner samples per block."""
 
 STEPS, SEEDS, TUNING_SEED = 400, 5, 100
 
 _RATES, _SECOND = (0.003, 0.01, 0.03), (0.1, 0.5)
-"""Tuned alike for all: three step sizes by two values of alpha (BSGD) or of beta (the others)."""
+"""The same tuning for all: three step sizes by two values of alpha (BSGD) or beta (others)."""
 
 CONTENDERS = {
     "BSGD": ("bsgd", False),
@@ -36,8 +36,8 @@ CONTENDERS = {
     "MSVRM-v1": ("msvrm-v1", True),
     "MSVRM-v2": ("msvrm-v2", True),
 }
-"""By what records call them: the method, and whether its slopes are taken after the table is
-updated (the paper's order is before)."""
+"""By their names in records: the method, and whether its slopes are taken after the update of the
+table (the paper takes them before)."""
 
 
 def _build(
@@ -59,14 +59,14 @@ def _build(
 
 
 def batch_cases() -> Iterator[Case]:
-    """Every workload, size and contender; each is tuned on a seed and then run on others."""
+    """Every workload, size and contender; each is tuned on one seed and then run on others."""
     for workload, samples, method in product(WORKLOADS, SIZES, CONTENDERS):
         options = {"workload": workload, "method": method, "samples": samples}
         yield Case("batches", f"{workload} {method} {samples}", options)
 
 
 def run_batches(*, workload: str, method: str, samples: int, steps: int = STEPS) -> dict[str, Any]:
-    """Pick the setting with the lowest exact objective on a seed of its own; run the seeds."""
+    """Choose the setting with the lowest exact objective on a separate seed; run the seeds."""
     problem, entry = _load(workload), REGISTRY[CONTENDERS[method][0]]
     work = entry.values + 2 * entry.gradients  # of a step, where SOX has 3
 
@@ -101,7 +101,7 @@ def _train(
     steps: int,
     seed: int,
 ) -> tuple[float, float]:
-    """The exact objective and the test metric at the end; a run that blew up has neither."""
+    """The exact objective and the test metric at the end; a diverged run has neither."""
     made = compositional(
         model,
         problem.objective,

@@ -12,7 +12,7 @@ class Case:
 
     Args:
         study: the study's name.
-        name: what tells the case from the others.
+        name: the unique name of the case.
         options: the arguments of the study's run function; they are stored with its result.
     """
 

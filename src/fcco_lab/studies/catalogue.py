@@ -1,4 +1,4 @@
-"""The studies: which gamma, where versions 2 and 3 are stable, small batches, other choices."""
+"""The studies: gamma, stability of versions 2 and 3, small batches, alternatives."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ __all__ = ["STUDIES", "run_case"]
 STEPS, RUNS = 600, 32
 
 VERSIONS = {"v1": MSVRM_V1, "v2": MSVRM_V2, "v3": MSVRM_V3}
-"""By what records call them."""
+"""By their names in records."""
 
 
 def gamma_cases() -> Iterator[Case]:
@@ -96,7 +96,7 @@ def run_stability(
 def run_network(
     *, method: str, rule: str, alpha: float, lr: float, guard: bool, steps: int = 250
 ) -> dict[str, float]:
-    """On digits as 10 AUC tasks: the exact objective after some steps (0.5 is where all start)."""
+    """On digits as 10 AUC tasks: the exact objective after some steps (0.5 at the start)."""
     train, _ = load_digits()
     objective, model = MultiTaskAUC(10), make_mlp(64, 64, 10)(0)
     scale = {"plain": 10.0, "normalized": 1.0, "adam": 1.0}[rule]  # the objective's own scale
@@ -145,5 +145,5 @@ STUDIES: dict[str, Callable[[], list[Case]]] = {
 
 
 def run_case(case: Case) -> dict[str, Any]:
-    """Run one case; the record that is stored."""
+    """Run one case, and return its record."""
     return {"name": case.name, **case.options, **_RUNS[case.study](**case.options)}

@@ -15,7 +15,7 @@ from fcco.data import BlockData, block_loader
 from fcco.optim import CompositionalOptimizer, by_name
 from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
-from fcco.schedules.stopping import looks
+from fcco.schedules.stopping import keep_best
 from fcco.updates import Adam
 
 __all__ = ["Outcome", "compositional", "fit", "held_out", "ordinary", "recommended"]
@@ -23,12 +23,12 @@ __all__ = ["Outcome", "compositional", "fit", "held_out", "ordinary", "recommend
 Step = Callable[[], None]
 
 CHECKS = 20
-"""Looks at the validation metric in a run."""
+"""Evaluations of the validation metric in a run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: test scores, the validation metric that chose it, training seconds."""
+    """The result of a run: test scores, its validation metric, training seconds."""
 
     scores: dict[str, float]
     validation: float
@@ -38,7 +38,7 @@ class Outcome:
 def recommended(
     params: Iterable[Any], objective: Objective, lr: float = 0.01
 ) -> CompositionalOptimizer:
-    """The setting every problem here is run with, untuned."""
+    """The setting of all problems, untuned."""
     return by_name(
         "sox", params, objective, lr=lr, alpha=0.5, beta=0.5, update=Adam(), updated_slopes=True
     )
@@ -63,15 +63,15 @@ def fit(
     steps: int,
     validate: Callable[[nn.Module], float] | None,
 ) -> tuple[float, float]:
-    """Take the steps, leave the model where validation was best; returns that and the seconds.
+    """Take the steps and keep the best weights by validation; returns that metric and the seconds.
 
     Args:
         model: trained in place.
         step: one step of the contender.
         schedule: its learning-rate scheduler, or None.
-        steps: how many.
-        validate: a metric, higher is better; looked at ``CHECKS`` times, outside the clock. None:
-            the last weights stay.
+        steps: the number of steps.
+        validate: a metric, higher is better, evaluated ``CHECKS`` times; its time is not counted.
+            None: the last weights are kept.
     """
 
     def timed() -> Iterator[float]:
@@ -91,7 +91,7 @@ def fit(
         return value
 
     found = list(
-        looks(
+        keep_best(
             model,
             timed(),
             steps,
@@ -121,9 +121,9 @@ def compositional(
     """A step of the recommended optimizer on an objective, and its schedule.
 
     Args:
-        extra: parameters of the objective's own.
+        extra: parameters of the objective.
         loss: an ordinary loss of the batch, added through ``Probe.loss``.
-        opt: another optimizer than the recommended one.
+        opt: an optimizer instead of the recommended one.
     """
     opt = recommended([*model.parameters(), *extra], objective) if opt is None else opt
     loader = block_loader(

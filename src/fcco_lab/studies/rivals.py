@@ -1,4 +1,4 @@
-"""Each objective on real data, untuned, beside what a user would pick instead."""
+"""Each objective on real data, untuned, compared with the usual alternatives."""
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -47,7 +47,7 @@ def _one_hot(classes: Tensor) -> Tensor:
 
 
 def _ranking_scores(outputs: Tensor, classes: Tensor, *, softmax: bool) -> Scores:
-    """Macro AUC and AP; a softmax model ranks by its odds of a class against the rest."""
+    """Macro AUC and AP; a softmax model ranks by the odds of a class against the rest."""
     if softmax:
         outputs = one_vs_rest(outputs)
     tasks = 1 if int(classes.max()) == 1 else outputs.shape[1]
@@ -68,7 +68,7 @@ def _classification(
     *,
     hidden: tuple[int, ...],
 ) -> Outcome | None:
-    """One run of a classifier; ``watched`` is the metric of early stopping."""
+    """One run of a classifier; ``watched`` is the metric for early stopping."""
     train, test = data
     rows, kept = held_out(len(train), seed)
     x, y = train.inputs[rows], train.classes[rows]
@@ -175,7 +175,7 @@ PROBLEMS: dict[str, Problem] = {
 """By name: how a contender is run with a seed and a step size, and the contenders."""
 
 RATES = (0.001, 0.003, 0.01)
-"""The rivals' step sizes, of which the one with the best validation counts; fcco's is fixed."""
+"""Step sizes of the alternatives; the best one by validation counts. fcco has one step size."""
 
 
 def rival_cases() -> Iterator[Case]:
@@ -188,7 +188,7 @@ def rival_cases() -> Iterator[Case]:
 
 
 def run_rivals(*, problem: str, contender: str, seeds: int = SEEDS) -> dict[str, Any]:
-    """The scores of every seed; empty where the contender is not installed."""
+    """The scores of every seed; empty if the contender is not installed."""
     run = PROBLEMS[problem][0]
     fixed = contender.startswith("fcco") or contender in ("lifelines", _PLAIN[-1])
     best = []

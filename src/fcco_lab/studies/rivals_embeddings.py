@@ -1,4 +1,4 @@
-"""Embeddings of digits: fcco's objectives beside the usual choice, by their nearest neighbours."""
+"""Embeddings of digits: fcco's objectives and the usual alternatives, by nearest neighbours."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Survival, ranking and groups: fcco's objectives beside the usual choice."""
+"""Survival, ranking and groups: fcco's objectives and the usual alternatives."""
 
 from collections.abc import Callable
 from functools import cache
@@ -66,7 +66,7 @@ def _linear_cox() -> tuple[AnchorData, objectives.Cox]:
 
 @cache
 def _least() -> float:
-    """The least value of the linear model, by Newton's method."""
+    """The lowest value of the linear model, by Newton's method."""
     data, objective = _linear_cox()
     chunks = [data.collate(chunk) for chunk in data.chunks(len(data))]
 

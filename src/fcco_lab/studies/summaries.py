@@ -1,4 +1,4 @@
-"""What the records of a study come to: rows of a table, and figures."""
+"""Summaries of the records of a study: rows of a table, and figures."""
 
 import math
 import statistics
@@ -65,7 +65,7 @@ def _rivals(records: Records) -> Rows:
     for r in records:
         scores = ", ".join(f"{name} {_spread(values)}" for name, values in r["scores"].items())
         seconds = f"{_mean(r['seconds']):.1f}" if r["seconds"] else ""
-        rows.append((r["problem"], r["contender"], scores or "does not import here", seconds))
+        rows.append((r["problem"], r["contender"], scores or "cannot be imported here", seconds))
     return rows
 
 
@@ -91,7 +91,7 @@ _SUMMARIES: dict[str, Callable[[Records], Rows]] = {
 
 
 def plot_batches(records: Records, folder: Path) -> None:
-    """One figure a problem: objective and test metric against the inner batch."""
+    """One figure per problem: objective and test metric against the inner batch."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -114,8 +114,9 @@ def plot_batches(records: Records, folder: Path) -> None:
                     capsize=3,
                     label=method,
                 )
-        left.set(xscale="log", xlabel="inner samples a block", ylabel="exact training objective")
-        right.set(xscale="log", xlabel="inner samples a block", ylabel=f"test {mine[0]['metric']}")
+        xlabel = "inner samples per block"
+        left.set(xscale="log", xlabel=xlabel, ylabel="exact training objective")
+        right.set(xscale="log", xlabel=xlabel, ylabel=f"test {mine[0]['metric']}")
         sizes = sorted({r["samples"] for r in mine})
         for axes in (left, right):
             axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)

@@ -34,11 +34,11 @@ class Workload:
 
     Args:
         train: the data of the objective.
-        objective: what is minimised on it.
-        make_model: a network for a seed.
-        metric: of a model on the test data; higher is better.
-        metric_name: what it is called.
-        blocks: how many a step probes.
+        objective: the objective.
+        make_model: from a seed to a network.
+        metric: the metric of a model on the test data; higher is better.
+        metric_name: the name of the metric.
+        blocks: the number of blocks per step.
     """
 
     train: BlockData[Any]
@@ -48,7 +48,7 @@ class Workload:
     metric_name: str
     blocks: int = 32
     risk: Callable[[float], float] = float
-    """How F is shown, where it is a risk under a monotone function."""
+    """The conversion of F to the shown value, for a risk."""
 
 
 def make_mlp(*widths: int) -> Callable[[int], nn.Module]:
@@ -116,7 +116,7 @@ def _contrastive() -> Workload:
     train, test = flat_digits()
     generator = torch.Generator().manual_seed(0)
     size = (2, *train.inputs.shape)
-    # Views that differ in pixels that are missing and in noise.
+    # Views that differ in missing pixels and in noise.
     kept = torch.rand(size, generator=generator) < 0.7
     noise = 0.1 * torch.randn(size, generator=generator)
     first, second = train.inputs * kept + noise
@@ -196,7 +196,7 @@ def _ranking() -> Workload:
         make_mlp(x.shape[1], 32, 1),
         lambda model: metrics.ndcg(model(x_test)[:, 0], test.grades, test.lengths, k=10),
         "NDCG@10",
-        blocks=16,  # each brings partners of its own
+        blocks=16,  # each has its own partners
     )
 
 

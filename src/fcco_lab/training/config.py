@@ -1,4 +1,4 @@
-"""Everything that decides a run: one dataclass, from which flags and files are read."""
+"""The settings of a run: one dataclass, from which flags and keys of TOML files are made."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -35,11 +35,11 @@ class Config:
 
     data: str = setting("digits", "A data set by name; see fcco data.")
     train_size: int = setting(
-        0, "Training samples used, the same share of every class; 0: all.", NOT_NEGATIVE
+        0, "Training samples to use, the same share of every class; 0: all.", NOT_NEGATIVE
     )
     holdout: float = setting(
         0.0,
-        "Share of the training set that is tested on in place of the test set, as tuning must.",
+        "Share of the training set to hold out and test on instead of the test set.",
         Check("lie in [0, 1)", lambda share: 0 <= share < 1),
     )
     objective: str = setting(
@@ -57,45 +57,43 @@ class Config:
         "age", "Correction of u, by name or as a number", choices=("age", "theory", "storm")
     )
     safeguard: bool = setting(
-        True, "Bound the correction of z, where the method has one, by ChangeBound."
+        True, "Bound the correction of z by ChangeBound if the method has one."
     )
-    updated_slopes: bool = setting(False, "Slopes at u_t; see fcco.SOX.")
-    one_slope: bool = setting(False, "One slope for both points (version 2); see fcco.MSVRM.")
+    updated_slopes: bool = setting(False, "Take slopes at u_t; see fcco.SOX.")
+    one_slope: bool = setting(False, "Use one slope for both points (version 2); see fcco.MSVRM.")
     snapshot_every: int = setting(
         0,
-        "Steps between exact passes (version 3); 0: one for every pass over the data.",
+        "Steps between exact passes (version 3); 0: one exact pass per epoch.",
         NOT_NEGATIVE,
     )
     weight_decay: float = setting(0.0, "Decoupled weight decay.", NOT_NEGATIVE)
     decay: str = setting(
-        "linear", "Lower lr to 0 over the run, or keep it", choices=("linear", "none")
+        "linear", "Schedule of lr, down to 0 or constant", choices=("linear", "none")
     )
-    blocks_per_step: int = setting(5, "B1: blocks (tasks) probed by a step.", POSITIVE)
-    samples_per_block: int = setting(32, "Inner samples of each.", POSITIVE)
+    blocks_per_step: int = setting(5, "Blocks (tasks) per step, B1.", POSITIVE)
+    samples_per_block: int = setting(32, "Inner samples per block.", POSITIVE)
     shares: int = setting(
         1,
-        "Shares that blocks are cut into, so that up to as many processes see the same batches: "
-        "the number of processes must divide it, and it B1.",
+        "Number of shares the blocks are split into, so that up to as many processes see the same "
+        "batches. The number of processes must divide it, and it must divide B1.",
         POSITIVE,
     )
-    steps: int = setting(
-        2000, "Steps, unless the work is used up before; 0: no limit.", NOT_NEGATIVE
-    )
+    steps: int = setting(2000, "Number of steps, at most; 0: no limit but the work.", NOT_NEGATIVE)
     work: int = setting(
         0,
-        "Inputs passed forward + 2 x inputs passed backward, at most; 0: no limit. An input of an "
-        "exact pass counts once, though it serves all tasks.",
+        "Inputs passed forward + 2 x inputs passed backward, at most; 0: no limit but the steps. "
+        "An input of an exact pass counts once for all tasks.",
         NOT_NEGATIVE,
     )
     evaluations: int = setting(
-        20, "Looks at the exact objective and the test set, evenly spaced.", POSITIVE
+        20, "Evaluations of the exact objective and the test set, evenly spaced.", POSITIVE
     )
     diagnostics: bool = setting(
-        False, "At every look, also measure exactly how far u and z are from what they estimate."
+        False, "Also measure the exact errors of u and z at every evaluation."
     )
     seed: int = setting(
         0,
-        "Seed of the network and the batches.",
+        "Seed of the initial weights and the batches.",
         Check("be below 2**62 in size", lambda seed: abs(seed) < 2**62),
     )
     threads: int = setting(

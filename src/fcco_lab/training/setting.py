@@ -1,4 +1,4 @@
-"""A setting of a run, written once: its default, what it means, and which values it takes."""
+"""A setting of a run, written once: its default, its meaning and its valid values."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import Field, field
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class Check(NamedTuple):
-    """A property of a value: the words that follow "must", and the test."""
+    """A condition on a value: the words that follow "must", and a test."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -25,13 +25,13 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 
 def setting(default: Value, help: str, *checks: Check, choices: Iterable[str] = ()) -> Value:
-    """A dataclass field from which flags, keys of files, ``--help`` and errors are made.
+    """A dataclass field from which flags, keys of TOML files, ``--help`` and errors are made.
 
     Args:
-        default: its value if none is given.
-        help: one sentence; the choices are appended to it, so with choices it has no full stop.
-        checks: that its values must pass.
-        choices: the words it may be.
+        default: the default value.
+        help: one sentence, without its full stop if there are choices, which are appended.
+        checks: conditions on the value.
+        choices: valid values, if it is a word.
     """
     words = tuple(choices)
     help = f"{help}: {', '.join(words)}." if words else help
@@ -40,12 +40,12 @@ def setting(default: Value, help: str, *checks: Check, choices: Iterable[str] = 
 
 
 def kinds(of: Field[Any]) -> tuple[type, ...]:
-    """The types that a setting takes."""
+    """The types of a setting's values."""
     return get_args(of.type) or (of.type,)
 
 
 def check(of: Field[Any], value: Any) -> None:
-    """Raise a ``ValueError`` that names the setting unless it can have this value."""
+    """Raise a ``ValueError`` that names the setting if the value is invalid."""
     types = kinds(of)
     wanted = (*types, int) if float in types else types
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in types):
@@ -59,7 +59,7 @@ def check(of: Field[Any], value: Any) -> None:
 
 
 def parse(of: Field[Any], text: str) -> Any:
-    """The value that a text stands for; the text itself, for ``check`` to refuse, if it is none."""
+    """The value written as ``text``; the text itself if it cannot be read, for ``check``."""
     kind = next((one for one in (bool, int, float) if one in kinds(of)), str)
     try:
         return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)

@@ -12,7 +12,7 @@ __all__ = ["as_toml", "ranked"]
 
 
 def ranked(records: Iterable[Record]) -> list[Record]:
-    """The finished runs, best held-out AUC first; of equals the one with the lower objective."""
+    """The finished runs, best held-out AUC first, then by the lower objective."""
     whole = [
         record
         for record in records
@@ -22,7 +22,7 @@ def ranked(records: Iterable[Record]) -> list[Record]:
 
 
 def as_toml(config: Config) -> str:
-    """A config file with what is not the default; the held-out part is for tuning alone.
+    """A config file with the settings that are not the default, without the held-out part.
 
     Examples:
         >>> print(as_toml(Config(data="usps", lr=0.1, safeguard=False, holdout=0.2)), end="")

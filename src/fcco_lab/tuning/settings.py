@@ -1,4 +1,4 @@
-"""Which settings of the coefficients are tried when tuning."""
+"""The settings of the coefficients that tuning tries."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ WEIGHTS = (0.1, 0.5, 0.9, 1.0)
 """The paper's values of alpha and of beta."""
 
 HOLDOUT = 0.2
-"""The share of the training set that tuning is judged on."""
+"""The fraction of the training set that is held out for tuning."""
 
 
 def for_tuning(config: Config) -> Config:
-    """The config with a part of the training set held out: tuning never looks at the test set.
+    """The config with a part of the training set held out: tuning never uses the test set.
 
     Examples:
         >>> for_tuning(Config()).holdout, for_tuning(Config(holdout=0.5)).holdout
@@ -41,9 +41,9 @@ def tuned_keys(method: str) -> tuple[str, ...]:
 
 
 def refusal(config: Config, num_blocks: int | None = None) -> str:
-    """Why the optimizer would not run with this setting, or nothing.
+    """The reason why the optimizer would refuse this setting, or an empty string.
 
-    Without ``num_blocks`` a step is taken to probe some of the blocks only.
+    Without ``num_blocks`` it is assumed that a step probes only some of the blocks.
 
     Examples:
         >>> refusal(Config(gamma="theory", beta=1.0), num_blocks=10)[:36]
@@ -72,14 +72,14 @@ def grid(
 ) -> list[Config]:
     """Every setting of the coefficients that the method has, the paper's grid by default.
 
-    What the optimizer would refuse is left out; ``refusal`` says why.
+    Settings that the optimizer would refuse are left out; ``refusal`` gives the reason.
 
     Args:
-        config: of every run, but for the coefficients.
+        config: the config of every run, except for the coefficients.
         lrs: step sizes.
-        alphas: weights of the new gradient.
-        betas: weights of the new value.
-        num_blocks: m, if it is known, see ``refusal``.
+        alphas: values of alpha.
+        betas: values of beta.
+        num_blocks: m, if known, see ``refusal``.
 
     Examples:
         >>> len(grid(Config())), len(grid(Config(method="cross-entropy")))

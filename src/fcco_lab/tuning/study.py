@@ -1,4 +1,4 @@
-"""An Optuna study in a file that several processes share and that outlives them."""
+"""An Optuna study in a file that several processes share."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["begin_study", "open_study", "trials_over"]
 
 
 def open_study(config: Config, output: Path, *, place: int = 0) -> optuna.Study:
-    """The search of ``config`` that is kept in ``output``, made if it is not there.
+    """The search of ``config`` in ``output``, created if it does not exist.
 
-    Its name is everything that is not tuned, so that one directory may hold several searches.
+    Its name contains all settings that are not tuned, so one directory may hold several searches.
 
     Args:
-        config: lr, alpha and beta do not matter.
+        config: the config; lr, alpha and beta are ignored.
         output: an existing directory.
-        place: of the trial that is to be asked for; each draws from a stream of its own.
+        place: the number of the next trial; each trial has a random stream of its own.
     """
     import optuna
     from optuna.storages import JournalStorage
@@ -33,7 +33,7 @@ def open_study(config: Config, output: Path, *, place: int = 0) -> optuna.Study:
     return optuna.create_study(
         study_name=bare.name,
         storage=JournalStorage(JournalFileBackend(str(_journal(output)))),
-        # Every trial makes its sampler anew; with one seed all of them would draw the same.
+        # Every trial makes a new sampler; with one seed all of them would draw the same.
         sampler=optuna.samplers.TPESampler(seed=(config.seed * 1_000_003 + place) % 2**32),
         pruner=optuna.pruners.MedianPruner(n_warmup_steps=config.evaluations // 4),
         direction="maximize",
@@ -42,7 +42,7 @@ def open_study(config: Config, output: Path, *, place: int = 0) -> optuna.Study:
 
 
 def begin_study(config: Config, output: Path) -> optuna.Study:
-    """Open the study as the only one who uses it, with trials that were cut short queued again."""
+    """Open the study for exclusive use, and queue interrupted trials again."""
     from optuna.trial import TrialState
 
     output.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def begin_study(config: Config, output: Path) -> optuna.Study:
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
         study.tell(trial.number, state=TrialState.FAIL)
         if trial.params:
-            study.enqueue_trial(trial.params)  # the same config, so it goes on at its checkpoint
+            study.enqueue_trial(trial.params)  # it continues from its checkpoint
     return study
 
 
@@ -67,7 +67,7 @@ def _journal(output: Path) -> Path:
 
 
 def _mend(journal: Path) -> None:
-    """Remove what a killed process leaves: its lock, and a line that was not written whole."""
+    """Remove the remains of a killed process: its lock and an incomplete line."""
     journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
     if journal.exists() and not (lines := journal.read_bytes()).endswith(b"\n"):
         with journal.open("r+b") as file:

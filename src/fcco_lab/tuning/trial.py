@@ -1,4 +1,4 @@
-"""A trial of an Optuna search, in a process of its own: asked for, run, pruned, told."""
+"""A trial of an Optuna search, in a process of its own."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class TrialJob:
     """One trial of a search.
 
     Args:
-        config: of every trial, but for the coefficients.
-        data_dir: where data sets are.
-        output: the search's directory, with the study and what is not finished.
-        place: among all trials, see ``open_study``.
+        config: the config of every trial, except for the coefficients.
+        data_dir: the directory of the data sets.
+        output: the directory of the search, with the study and unfinished runs.
+        place: the number of the trial, see ``open_study``.
     """
 
     config: Config
@@ -44,7 +44,7 @@ class TrialJob:
 def trials_to_run(
     config: Config, *, trials: int, output: Path, data_dir: Path | None
 ) -> list[TrialJob]:
-    """What is missing of ``trials``; those that an interruption cut short are run again first.
+    """The missing ones of ``trials``; interrupted trials are run again first.
 
     Only one search at a time may use ``output``.
     """
@@ -56,7 +56,7 @@ def trials_to_run(
 def run_trial(job: TrialJob) -> Record:
     """Ask the study for a setting, run it until it ends or is pruned, and tell the study.
 
-    A setting that diverged counts as pruned. A trial that a signal interrupted is not told of.
+    A setting that diverged counts as pruned. A trial that a signal interrupted is not reported.
     """
     import optuna
 
@@ -84,12 +84,12 @@ def run_trial(job: TrialJob) -> Record:
 
 
 def finished_trials(config: Config, output: Path) -> list[Record]:
-    """What became of each trial that is over: its record without the curve."""
+    """The record of each finished trial, without the curve."""
     return [trial.user_attrs["record"] for trial in trials_over(open_study(config, output))]
 
 
 def _suggest(trial: optuna.Trial, config: Config) -> Config:
-    # Plain steps are as long as the gradient is small: the good ones may lie far above 1.
+    # Gradients are small, so good plain step sizes may be far above 1.
     ranges = {
         "lr": (1e-4, 30.0 if config.update == "plain" else 1.0),
         "alpha": (0.05, 1.0),
@@ -98,19 +98,19 @@ def _suggest(trial: optuna.Trial, config: Config) -> Config:
     settings = {}
     for key in tuned_keys(config.method):
         drawn = trial.suggest_float(key, *ranges[key], log=key == "lr")
-        settings[key] = float(f"{drawn:.3g}")  # more digits than a run can tell apart
+        settings[key] = float(f"{drawn:.3g}")  # more digits make no difference
     return Config.of(config.as_record() | settings)
 
 
 def _judge(trial: optuna.Trial, training: Training) -> Callable[[Progress], None]:
-    """Report every look after the first to the study; a hopeless trial ends here."""
+    """Report every evaluation after the first to the study; a bad trial is pruned here."""
     import optuna
 
     told = 0
 
     def report(progress: Progress) -> None:
         nonlocal told
-        # A run that went on at a checkpoint has looks from before.
+        # A run that continued from a checkpoint has earlier evaluations.
         while told + 1 < len(training.curve):
             told += 1
             trial.report(training.curve[told]["auc"], told)

@@ -1,0 +1,122 @@
+"""What keeps a steep risk safe when the table is stale: lean on the samples seen last."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from fcco.losses.pairs import Pairs, Panel
+from fcco.losses.rows import Rows
+from fcco.losses.table import Change
+
+__all__ = ["Guard"]
+
+Outer = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+_RECENT = 64
+"""Anchors and partners of each task that count as recent."""
+
+
+class Guard(nn.Module):
+    """How far remembered scores are off, and the samples that are off the least.
+
+    A batch shows how far the scores of its samples have moved since they were written, delta in
+    the root mean square. If that changes a term by a factor e^t with t > 1, the table is too old
+    for the risk, and the gradient is, by a share of 1 - 1/t, that of the risk of recent samples:
+    the last 64 anchors and the last 64 partners of a task. A table that no score has moved from
+    is never too old, nor is one that the batch has renewed as a whole.
+
+    Args:
+        pairs: anchors and partners; groups are tasks.
+        steepness: how many factors e a change of a term by one such factor is in the risk.
+    """
+
+    moved: Tensor
+    """(T,), the mean square of what scores have moved, over the last 64 samples or so."""
+    recent: Tensor
+    """(2, T, 64), cells of anchors and of partners, the last first; -1 where there is none."""
+
+    def __init__(self, pairs: Pairs, steepness: float) -> None:
+        super().__init__()
+        tasks = pairs.anchor.shape[1]
+        self.pairs, self.steepness = pairs, steepness
+        self.register_buffer("moved", torch.zeros(tasks, dtype=torch.float64))
+        self.register_buffer("recent", torch.full((2, tasks, _RECENT), -1))
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def forward(
+        self, change: Change, h: Tensor, slope: Tensor, counts: Tensor, outer: Outer
+    ) -> Tensor:
+        """dF/dh of the batch, leaning on recent samples as far as the table is stale.
+
+        Args:
+            change: of the table.
+            h: the flattened table.
+            slope: (B, T), dF/dh by the table.
+            counts: (2, T), anchors and partners seen.
+            outer: f_i of sums, scale and the number of partners.
+        """
+        cells = self._enter(change)
+        lean = self._lean(change, h[self.pairs.cells(change.index)[0]].double())
+        if not (change.slopes and lean.any()):
+            return slope
+        return slope.lerp(self._slopes(len(slope), cells, h, counts, outer), lean)
+
+    def _lean(self, change: Change, new: Tensor) -> Tensor:
+        """(T,), the share of recent samples in the gradient."""
+        steps = (new - change.old.double())[change.known]
+        if not steps.any():
+            # Nothing has moved: a fresh table, or the last batch once more (recomputed).
+            if self._last is not None and self._last[0].equal(change.index):
+                return self._last[1]
+            return torch.zeros_like(self.moved)
+        now = steps.square().mean(0)
+        moved = self.moved.where(self.moved > 0, now).lerp(now, min(1.0, len(steps) / _RECENT))
+        change.journal.write(self.moved, ..., moved)
+        # No further than the batch itself makes likely: a pass at rest ends all leaning.
+        delta = torch.minimum(moved.sqrt(), 10 * now.sqrt())
+        size = self.pairs.term.size(torch.stack([torch.zeros_like(delta), delta]))
+        excess = self.steepness * (size[1] - size[0])
+        lean = (1 - len(change.index) / change.count) * (1 - 1 / excess.clamp(min=1))
+        self._last = change.index, lean
+        return lean
+
+    def _enter(self, change: Change) -> Tensor:
+        """The cells of the batch and the recent ones, (2, T, B + 64); -1 where there is none."""
+        cells, _ = self.pairs.cells(change.index)
+        fresh = torch.stack([
+            cells.where(roles[change.index], -1).T
+            for roles in (self.pairs.anchor, self.pairs.partner)
+        ])  # fmt: skip
+        again = (self.recent.unsqueeze(3) == fresh.unsqueeze(2)).any(3)
+        lines = torch.cat([fresh, self.recent.masked_fill(again, -1)], dim=2)
+        first = (lines < 0).byte().argsort(dim=2, stable=True)[:, :, :_RECENT]
+        change.journal.write(self.recent, ..., lines.gather(2, first))
+        return lines
+
+    def _slopes(self, size: int, cells: Tensor, h: Tensor, counts: Tensor, outer: Outer) -> Tensor:
+        """(B, T): a mean over the anchors is one over recent anchors, and so for the partners."""
+        anchors, partners = cells
+        inside, counted = cells >= 0
+        panel = Panel(anchors, inside, h[anchors].double(), h[partners].double(), counted, None)
+        sums = torch.ones_like(panel.anchors).unsqueeze(2)
+        rows = Rows(self.pairs, panel, sums, torch.zeros_like(panel.anchors))
+        rows.renew(*inside.nonzero().unbind(1))
+        number = counted.sum(1, keepdim=True)
+        both = (inside.any(1) & counted.any(1) & (counts > 0).all(0)).unsqueeze(1)
+        with torch.enable_grad():
+            leaf = rows.sums.where((inside & both).unsqueeze(2), 1.0).requires_grad_()
+            costs = outer(leaf, rows.scale, number.clamp(min=1))
+        weights = (inside & both) / both.sum().clamp(min=1).double()
+        (unit,) = torch.autograd.grad(costs, leaf, weights)
+        found = torch.zeros_like(panel.anchors[:, :size])
+        # Of N/B dF/dh the table has 1/m for an anchor and 1/n for a partner.
+        line, column = inside[:, :size].nonzero().unbind(1)
+        own = rows.anchor_slopes(unit, line, column)
+        found[line, column] = own / counts[0, line]
+        line, column = counted[:, :size].nonzero().unbind(1)
+        scores = panel.partners[line, column]
+        pushed = rows.partner_slopes(unit, line, scores, scores)
+        share = number[line, 0] / (inside.sum(1)[line].clamp(min=1) * counts[1, line])
+        found[line, column] += pushed * share
+        return found.T

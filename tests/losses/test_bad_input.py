@@ -1,0 +1,167 @@
+"""A call that is wrong raises an error that says what is, and changes nothing."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from losses.criteria import CASES, labels, ranking, survival
+
+from fcco import losses as L
+from fcco.data import WithIndex
+
+ONE = {case.name: case for case in CASES}
+PLAIN, TASKS = ONE["ap"], ONE["ap, 3 tasks"]
+
+
+def state(criterion):
+    return {name: tensor.clone() for name, tensor in criterion.state_dict().items()}
+
+
+def same(criterion, before):
+    now = criterion.state_dict()
+    return now.keys() == before.keys() and all(now[name].equal(before[name]) for name in now)
+
+
+def filled(case):
+    criterion = case.criterion()
+    criterion(case.scores(), torch.arange(case.size))
+    return criterion
+
+
+FILLED = {case.name: filled(case) for case in CASES}
+
+
+@st.composite
+def malformed(draw):
+    """A criterion, a call that is wrong in one way, and what the error says."""
+    case = draw(st.sampled_from(CASES))
+    size = draw(st.integers(1, 6))
+    index = draw(st.permutations(range(case.size)))[:size]
+    scores = torch.randn(size, case.tasks, dtype=torch.float64)
+    kind = draw(st.sampled_from(["range", "shape", "tasks", "finite", "index", "dtype", "weight"]))
+    place, weight = draw(st.integers(0, size - 1)), None
+    sample = str(index[place])
+    if kind == "range":
+        index[place] = draw(st.sampled_from([-1, case.size, 10**9]))
+        return case, scores, torch.tensor(index), weight, ValueError, str(index[place])
+    if kind == "finite":
+        scores[place, draw(st.integers(0, case.tasks - 1))] = draw(
+            st.sampled_from([torch.nan, torch.inf, -torch.inf])
+        )
+        return case, scores, torch.tensor(index), weight, FloatingPointError, sample
+    if kind == "shape":
+        return case, scores, torch.tensor([*index, index[0]]), weight, ValueError, "shape"
+    if kind == "tasks":
+        wide = scores[:, :1].expand(size, case.tasks + 1)
+        return case, wide, torch.tensor(index), weight, ValueError, "shape"
+    if kind == "index":
+        wrong = draw(st.sampled_from([torch.float32, torch.bool]))
+        return case, scores, torch.tensor(index).to(wrong), weight, ValueError, "index"
+    if kind == "dtype":
+        wrong = draw(st.sampled_from([scores.long(), scores.tolist(), None]))
+        return case, wrong, torch.tensor(index), weight, ValueError, "scores"
+    weight = torch.ones(size)
+    weight[place] = draw(st.sampled_from([-1.0, torch.nan, torch.inf]))
+    return case, scores, torch.tensor(index), weight, ValueError, sample
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@given(malformed())
+def test_malformed_calls(call):
+    case, scores, index, weight, error, said = call
+    criterion = FILLED[case.name]
+    before = state(criterion)
+    with pytest.raises(error, match=said.replace("-", r"\-")):
+        criterion(scores, index, weight)
+    assert same(criterion, before)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_error_inside_takes_everything_back(case, monkeypatch):
+    criterion = filled(case)
+    before = state(criterion)
+    inner = criterion._look
+
+    def fails(change):
+        inner(change)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(criterion, "_look", fails)
+    with pytest.raises(KeyboardInterrupt):
+        criterion(case.scores(seed=1)[:5], torch.arange(5))
+    assert same(criterion, before)
+
+
+def test_an_overflow_names_the_sample():
+    criterion = filled(ONE["push"])
+    before = state(criterion)
+    one, other = (labels() == 0).nonzero().flatten()[:2].tolist()
+    with pytest.raises(FloatingPointError, match=f"sample {other}"):
+        criterion(torch.tensor([0.0, 1e300], dtype=torch.float64), torch.tensor([one, other]))
+    assert same(criterion, before)
+
+
+def test_scores_that_the_table_cannot_hold():
+    criterion = L.APLoss([1, 0, -1])
+    with pytest.raises(FloatingPointError, match="sample 2"):
+        criterion(torch.tensor([1e300], dtype=torch.float64), torch.tensor([2]))
+    assert not criterion.seen.any()
+
+
+@pytest.mark.parametrize(("build", "said"), [
+    (lambda: L.CoxLoss([1.0, 2.0], [0, 0]), "no event"),
+    (lambda: L.CoxLoss([1.0, 2.0], [0, 2]), "events must be 0 or 1"),
+    (lambda: L.CoxLoss([1.0, torch.nan], [0, 1]), "times"),
+    (lambda: L.CoxLoss([1.0, 2.0], [1, 1, 1]), "events"),
+    (lambda: L.CoxLoss([1.0], [1], ties="exact"), "ties"),
+    (lambda: L.AUCLoss([1, 1]), "both"),
+    (lambda: L.AUCLoss([1, 0], temperature=0.0), "temperature"),
+    (lambda: L.APLoss([0, 2]), "sample 1, task 0 has 2"),
+    (lambda: L.APLoss(torch.zeros(2, 2, 2)), "shape"),
+    (lambda: L.APLoss([]), "shape"),
+    (lambda: L.PartialAUCLoss(labels(), temperature=-1.0), "temperature"),
+    (lambda: L.PartialAUCLoss(labels(), temperature=1.0, two_way=0.0), "two_way"),
+    (lambda: L.PushLoss(labels(), power=0.5), "power"),
+    (lambda: L.PushLoss(labels(), power=float("nan")), "power"),
+    (lambda: L.NDCGLoss([0, 0], [2]), "relevant"),
+    (lambda: L.NDCGLoss([0, 1], [3]), "lengths"),
+    (lambda: L.NDCGLoss([0, 1], [2], top_k=0), "top_k"),
+    (lambda: L.ListNetLoss([0, -1], [2]), "grades"),
+    (lambda: L.ListNetLoss([0, 1], [2, 0]), "empty"),
+    (lambda: WithIndex(iter([1])), "len"),
+    (lambda: WithIndex(torch.utils.data.ChainDataset([])), "positions"),
+])  # fmt: skip
+def test_bad_construction(build, said):
+    with pytest.raises(ValueError, match=said):
+        build()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_exact_wants_all_scores(case):
+    with pytest.raises(ValueError, match="shape"):
+        case.criterion().exact(case.scores()[1:])
+    broken = case.scores()
+    broken[7] = torch.nan
+    with pytest.raises(FloatingPointError, match="7"):
+        case.criterion().exact(broken)
+
+
+def test_labels_come_in_many_kinds():
+    y = labels()
+    scores = PLAIN.scores()
+    values = {
+        L.APLoss(given).exact(scores).item()
+        for given in (y, y.bool(), y.double(), y.numpy(), y.tolist(), y[:, None], y.numpy() > 0)
+    }
+    assert len(values) == 1
+    missing = y.double()
+    missing[3] = torch.nan
+    with_minus = y.clone()
+    with_minus[3] = -1
+    assert L.APLoss(missing).exact(scores) == L.APLoss(with_minus).exact(scores)
+    grades, lengths = (np.asarray(part) for part in ranking())
+    assert L.ListNetLoss(grades, lengths).exact(scores).isfinite()
+    assert copy.deepcopy(L.CoxLoss(*map(np.asarray, survival()))).exact(scores).isfinite()

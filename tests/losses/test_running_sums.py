@@ -1,0 +1,126 @@
+"""What is kept up to date equals what is summed anew, whatever the scores do."""
+
+import pytest
+import torch
+from losses.criteria import CASES, generator
+
+from fcco import losses as L
+
+STEPS = 150
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def jumping(case, steps, seed=0):
+    """Batches whose scores now and then jump by ten orders of magnitude, and back."""
+    random = generator(seed)
+    for _ in range(steps):
+        size = int(torch.randint(1, 6, (), generator=random))
+        index = torch.randperm(case.size, generator=random)[:size]
+        shape = (size, case.tasks) if case.tasks > 1 else (size,)
+        scale = 10.0 ** torch.randint(-3, 3, (), generator=random)
+        yield index, torch.randn(shape, generator=random) * scale
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_after_many_jumps(case):
+    criterion = case.criterion()
+    table = case.scores()
+    criterion(table, torch.arange(case.size))
+    for step, (index, scores) in enumerate(jumping(case, STEPS)):
+        table[index] = scores
+        scores.requires_grad_()
+        loss = criterion(scores, index)
+        if step % 15 == 0 or step > STEPS - 3:
+            fresh = case.criterion()
+            again = scores.detach().requires_grad_()
+            fresh(table, torch.arange(case.size))
+            expected = fresh(again, index)
+            torch.testing.assert_close(loss, expected, rtol=1e-7, atol=1e-9)
+            (gradient,) = torch.autograd.grad(loss, scores)
+            (exact,) = torch.autograd.grad(expected, again)
+            torch.testing.assert_close(gradient, exact, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_after_ten_thousand_jumps(case):
+    criterion, table = case.criterion(), case.scores()
+    criterion(table, torch.arange(case.size))
+    for index, scores in jumping(case, 10_000, seed=1):
+        table[index] = scores
+        loss = criterion(scores, index)
+    torch.testing.assert_close(loss, criterion.exact(table), rtol=1e-7, atol=1e-9)
+
+
+def test_a_dominant_exponential_is_taken_out():
+    """exp(100/0.1) among exponentials of a few units: a difference of sums would have no digit."""
+    labels = torch.tensor([1] * 30 + [0] * 70)
+    criterion = L.PartialAUCLoss(labels, temperature=0.1)
+    calm = torch.randn(100, generator=generator()) * 0.1
+    criterion(calm, torch.arange(100))
+    criterion(torch.tensor([9.0]), torch.tensor([50]))
+    assert criterion.scale.min() > 500
+    loss = criterion(calm[50:51], torch.tensor([50]))
+    assert loss.item() == pytest.approx(criterion.exact(calm).item(), rel=1e-12)
+
+
+def test_rows_beyond_the_limit_wait_for_their_turn(monkeypatch):
+    monkeypatch.setattr("fcco.losses.rows._REPAIRED", 1)
+    labels = torch.tensor([1] * 30 + [0] * 70)
+    criterion = L.PartialAUCLoss(labels, temperature=0.1)
+    calm = torch.randn(100, generator=generator()) * 0.1
+    criterion(calm, torch.arange(100))
+    criterion(torch.tensor([9.0]), torch.tensor([50]))
+    for step in range(30):
+        loss = criterion(calm[50:51].requires_grad_(), torch.tensor([50]))
+        assert loss.isfinite()
+        assert (criterion.sums < 1e-7).sum() == 29 - step, "one row a step"
+    assert loss.item() == pytest.approx(criterion.exact(calm).item(), rel=1e-12)
+
+
+def test_rows_that_are_nothing_are_left_alone():
+    """A push with a hinge, where all positives are far above: sums are 0 and lost no digit."""
+    from fcco.objectives import SquaredHinge
+
+    labels = torch.tensor([1, 1, 0, 0])
+    criterion = L.PushLoss(labels, surrogate=SquaredHinge())
+    scores = torch.tensor([9.0, 8.0, -9.0, -8.0], requires_grad=True)
+    loss = criterion(scores, torch.arange(4))
+    assert loss.item() == 0
+    loss.backward()
+    assert not scores.grad.any()
+    loss = criterion(torch.tensor([8.5]), torch.tensor([2]))
+    assert loss.item() == pytest.approx(criterion.exact(torch.tensor([9.0, 8, 8.5, -8])).item())
+
+
+def test_float32_sums_stay_good():
+    torch.set_default_dtype(torch.float32)
+    case = next(case for case in CASES if case.name == "pauc")
+    criterion, table = case.criterion().float(), case.scores().float()
+    criterion(table, torch.arange(case.size))
+    for index, scores in jumping(case, 300):
+        table[index] = scores
+        loss = criterion(scores, index)
+    assert loss.dtype == criterion.scores.dtype == torch.float32
+    assert loss.item() == pytest.approx(criterion.exact(table.double()).item(), rel=1e-6)
+
+
+def test_large_shifts_of_cox():
+    """Scores far from zero, and too far from one another for exponentials."""
+    times, events = CASES[0].given
+    for scores in (CASES[0].scores() + 2000, CASES[0].scores() - 2000, CASES[0].scores() * 1000):
+        criterion = L.CoxLoss(times, events)
+        scores.requires_grad_()
+        value = criterion.exact(scores)
+        for index in torch.randperm(45, generator=generator()).split(4):
+            loss = criterion(scores[index], index)
+        assert loss.item() == pytest.approx(value.item(), rel=1e-12)
+        everyone = criterion(scores, torch.arange(45))
+        found, expected = (torch.autograd.grad(v, scores)[0] for v in (everyone, value))
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
