@@ -273,7 +273,12 @@ def test_a_config_that_is_not_of_a_run(tmp_path, capsys, text):
 
 
 def test_a_config_that_cannot_run_does_not_keep_the_place(tmp_path, capsys):
-    wrong = call(capsys, "train", *SMALL, "--network", "cnnn", "--output", tmp_path / "run")
-    assert wrong.code == 1
-    assert "there is no network 'cnnn'" in wrong.err
-    assert not (tmp_path / "run").exists()
+    wrong = {
+        ("--network", "cnnn"): "unknown network 'cnnn' (did you mean 'cnn'?)",
+        ("--method", "min-max", "--update", "amsgrad"): "min-max",  # known when the run is built
+    }
+    for words, message in wrong.items():
+        done = call(capsys, "train", *SMALL, *words, "--output", tmp_path / "run")
+        assert done.code == 1
+        assert message in done.err
+        assert not (tmp_path / "run").exists()

@@ -9,8 +9,8 @@ import pytest
 
 from fcco.data import load_digits
 from fcco.schedules import RECIPES
-from fcco_lab.cli.data import DIGITS, show_data
-from fcco_lab.cli.recipes import show_recipes
+from fcco_lab.cli.data import DIGITS, data
+from fcco_lab.cli.recipes import recipes
 from fcco_lab.datasets.headers import npz_shapes
 
 SMALL = {"m": 4, "blocks": 2, "horizon": 7, "inner_size": 3, "mu": 1.0, "epsilon": 0.3}
@@ -45,7 +45,7 @@ def rows(text):
 
 
 def test_every_recipe_is_in_the_table(capsys):
-    show_recipes(None, **SMALL)
+    recipes(None, **SMALL)
     found = rows(capsys.readouterr().out)
     assert found.keys() >= RECIPES.keys()
     for label, theorem in THEOREMS.items():
@@ -60,7 +60,7 @@ def test_every_recipe_is_in_the_table(capsys):
 
 @pytest.mark.parametrize("label", RECIPES)
 def test_the_program_that_is_printed_runs_to_the_end(label, capsys):
-    show_recipes(label, **SMALL)
+    recipes(label, **SMALL)
     text = capsys.readouterr().out
     names = {}
     exec(text[text.index("import torch") :], names)
@@ -73,7 +73,7 @@ def test_the_program_that_is_printed_runs_to_the_end(label, capsys):
 
 
 def test_coefficients_are_those_of_the_theorem(capsys):
-    show_recipes("new:2", m=10, blocks=5, horizon=1_000, inner_size=1)
+    recipes("new:2", m=10, blocks=5, horizon=1_000, inner_size=1)
     found = rows(capsys.readouterr().out)
     lr, alpha, beta = 0.5 ** (1 / 3) * 0.01, 10 ** (2 / 3) * 5 ** (1 / 3) * 0.01, 0.002 ** (2 / 3)
     gamma = 5 / (5 * (1 - beta)) + 1 - beta
@@ -83,23 +83,23 @@ def test_coefficients_are_those_of_the_theorem(capsys):
 
 
 def test_decaying_coefficients_and_a_method_without_a_table(capsys):
-    show_recipes("thm:2", m=8, blocks=8, horizon=2_000_001, inner_size=1)
+    recipes("thm:2", m=8, blocks=8, horizon=2_000_001, inner_size=1)
     text = capsys.readouterr().out
     assert "T=2000001" in text
     found = rows(text)
     for t in (1, 1_000_000, 2_000_001):
         assert float(found[f"{t:,}"][2]) == pytest.approx((1 + t) ** (-1 / 3), rel=1e-3)
-    show_recipes("new:4", **SMALL)
+    recipes("new:4", **SMALL)
     assert len(rows(capsys.readouterr().out)["1"]) == 4, "no beta and gamma"
 
 
 def test_an_unknown_recipe_and_impossible_sizes_are_refused():
     with pytest.raises(
-        ValueError, match=r"unknown recipe 'new:2/lin'; did you mean 'new:2/linear'"
+        ValueError, match=r"unknown recipe 'new:2/lin' \(did you mean 'new:2/linear'"
     ):
-        show_recipes("new:2/lin", **SMALL)
+        recipes("new:2/lin", **SMALL)
     with pytest.raises(ValueError, match=r"B1 must lie in 1..m=4, got 5"):
-        show_recipes("new:2", **(SMALL | {"blocks": 5}))
+        recipes("new:2", **(SMALL | {"blocks": 5}))
 
 
 def save_classes(path, train, test, shape):
@@ -122,7 +122,7 @@ def test_data_tells_complete_from_subset_from_missing(tmp_path, capsys, monkeypa
         raise AssertionError("an array was read")
 
     monkeypatch.setattr(np, "load", load)
-    show_data(tmp_path)
+    data(tmp_path)
     text = capsys.readouterr().out
     found = {name: " ".join(words) for name, words in rows(text).items()}
     assert found["usps"].startswith("usps classes usps.npz (complete) 1,234 + 56 of 16 x 16 paper:")
@@ -140,17 +140,17 @@ def test_data_tells_complete_from_subset_from_missing(tmp_path, capsys, monkeypa
 
 
 def test_digits_are_always_there(capsys, tmp_path, monkeypatch):
-    show_data(None)
+    data(None)
     text = capsys.readouterr().out
     assert "1 of 15 are there; no directory was named; name one with --data-dir" in text
     train, test = load_digits()
     assert f"{len(train):,} + {len(test)} of 8 x 8" == DIGITS
     assert DIGITS in text
     monkeypatch.setenv("FCCO_DATA", str(tmp_path))
-    show_data(None)
+    data(None)
     assert f"looked in {tmp_path};" in capsys.readouterr().out
     with pytest.raises(FileNotFoundError, match="must be a directory"):
-        show_data(tmp_path / "nowhere")
+        data(tmp_path / "nowhere")
 
 
 def test_headers_of_every_version_and_layout(tmp_path):

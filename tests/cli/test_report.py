@@ -9,7 +9,7 @@ from cli.command import call
 from cli.report_page import Page
 from cli.report_runs import run
 
-from fcco_lab.cli.report import show_report
+from fcco_lab.cli.report import report
 from fcco_lab.report import write_report
 from fcco_lab.runs import read_runs
 
@@ -172,13 +172,13 @@ def test_an_empty_path_is_not_the_current_directory(tmp_path, capsys, monkeypatc
 def test_command_says_what_went_in(tmp_path, capsys):
     records = [run(), run(seed=1), run("mnist", "msvrm-v2")]
     (tmp_path / "runs.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    show_report([tmp_path], output=tmp_path, title=None)
+    report([tmp_path], output=tmp_path, title=None)
     out = capsys.readouterr().out
     assert "3 runs of 2 contenders on usps, mnist went in" in out
     assert f"the page is {tmp_path / 'report.html'}" in out
     assert "<title>Runs on usps, mnist</title>" in (tmp_path / "report.html").read_text()
     (tmp_path / "none").mkdir()
     for path, words in ((tmp_path / "none", "no runs"), (tmp_path / "gone", "does not exist")):
-        with pytest.raises(SystemExit, match=f"fcco: .*{re.escape(words)}"):
-            show_report([path], output=tmp_path / "other.html", title="x")
+        with pytest.raises(ValueError, match=re.escape(words)):
+            report([path], output=tmp_path / "other.html", title="x")
     assert not (tmp_path / "other.html").exists()

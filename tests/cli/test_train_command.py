@@ -97,7 +97,12 @@ def test_the_same_seed_gives_the_same_bits(tmp_path, capsys):
 
 def test_flags_win_over_set_and_set_over_the_file(tmp_path, capsys, monkeypatch):
     seen = []
-    monkeypatch.setattr(command, "show_train", lambda config, **more: seen.append(config))
+
+    def stop(config, data_dir):
+        seen.append(config)
+        raise SystemExit
+
+    monkeypatch.setattr(command, "load_problem", stop)
     file = tmp_path / "run.toml"
     file.write_text('lr = 0.5\nalpha = 0.25\nbeta = 0.125\nmethod = "sox"\nsafeguard = false\n')
     settings = ("--set", "alpha=0.75", "--set", "snapshot-every=9", "--set", "lr=7")

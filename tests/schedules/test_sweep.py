@@ -11,7 +11,7 @@ from fcco.problems import PhaseNoise
 from fcco.schedules import RECIPES, Driver, Recipe
 from fcco.schedules.formulas import constant
 from fcco.updates import Adam, AMSGrad, Plain, Projected
-from fcco_lab.rates.sweep import Sweep, with_gamma
+from fcco_lab.rates.sweep import Sweep
 
 M, B1, STEPS, RUNS = 8, 3, 25, 3
 
@@ -51,7 +51,7 @@ RUNNABLE = {
     "projected": plain(methods.MSVRM_V1, Projected(0.2)),
     "amsgrad": plain(methods.MSVRM_V2, AMSGrad(0.9, 1e-2, 0.5)),
     "adam-corrected": plain(methods.MSVRM_V2, Adam(0.9, 1e-2)),
-    "negative control": with_gamma(RECIPES["new:2"](m=M, B1=B1, T=STEPS), "storm"),
+    "storm-v2": plain(methods.MSVRM_V2, gamma="storm"),
 }
 
 

@@ -166,7 +166,7 @@ def test_a_missing_set_says_what_was_looked_for_and_where_to_get_it(tmp_path):
     ],
 )
 def test_an_unknown_name_suggests_the_nearest(load, name, nearest):
-    with pytest.raises(ValueError, match=f"no data set {name!r}; did you mean {nearest!r}"):
+    with pytest.raises(ValueError, match=rf"data set {name!r} \(did you mean {nearest!r}"):
         load(name)
 
 

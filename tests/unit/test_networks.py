@@ -69,7 +69,7 @@ def test_features_need_a_network_that_takes_them():
     assert build_network("mlp", (123,), 1, seed=0)(torch.zeros(2, 123)).shape == (2, 1)
     with pytest.raises(ValueError, match=r"'resnet18' takes images.*use mlp or linear"):
         build_network("resnet18", (123,), 1, seed=0)
-    with pytest.raises(ValueError, match="there is no network 'resnet19'"):
+    with pytest.raises(ValueError, match=r"unknown network 'resnet19' \(did you mean 'resnet18'"):
         build_network("resnet19", (1, 8, 8), 1, seed=0)
 
 

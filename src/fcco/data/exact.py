@@ -11,6 +11,7 @@ from fcco.data.arguments import whole
 from fcco.data.blocks import BlockData, Device
 from fcco.distributed import Ranks
 from fcco.kernel.rows import rows_of
+from fcco.kernel.sums import RowSums
 from fcco.kernel.writes import commit, way_back
 from fcco.problem.batches import Batch
 from fcco.problem.objective import Objective
@@ -114,24 +115,20 @@ def _modules(model: Any) -> list[torch.nn.Module]:
 
 def _value(dataset: BlockData[Any], model: Any, objective: Objective, chunk_size: int) -> float:
     form = rows_of(objective)
-    sums: Tensor | None = None
-    totals = torch.zeros(objective.num_blocks, 1, dtype=torch.float64)
+    sums: RowSums | None = None
     loss = 0.0
     for chunk in dataset.chunks(chunk_size):
         probe = objective.inner(model, dataset.collate(chunk))
-        rows = form.of(probe, torch.promote_types(probe.values.dtype, torch.float32)).cpu()
-        counts = probe.samples_per_row().double().unsqueeze(1).cpu()
+        rows = form.of(probe, torch.promote_types(probe.values.dtype, torch.float32))
         if sums is None:
-            sums = rows.new_zeros(objective.num_blocks, form.width)
-        blocks = probe.blocks.cpu()
-        sums[blocks] = form.add(sums[blocks], form.weigh(rows, counts.to(rows.dtype)))
-        totals[blocks] += counts
+            sums = RowSums(form, objective.num_blocks, rows.dtype, torch.device("cpu"))
+        counts = probe.samples_per_row()
+        sums.add(probe.blocks, rows, counts)
         if probe.loss is not None:
-            loss += float(probe.loss) * float(counts.sum())
+            loss += float(probe.loss) * int(counts.sum())
     assert sums is not None
-    rows = form.weigh(sums, (1 / totals).to(sums.dtype))
-    value = form.outer(rows, torch.arange(objective.num_blocks)).mean()
-    return float(value) + loss / float(totals.sum())
+    value = form.outer(sums.means(), torch.arange(objective.num_blocks)).mean()
+    return float(value) + loss / int(sums.samples.sum())
 
 
 def _check(dataset: BlockData[Any], objective: Objective, chunk_size: int) -> None:

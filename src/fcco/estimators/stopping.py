@@ -1,7 +1,7 @@
 """A whole training: a decaying learning rate, early stopping, the best weights."""
 
-from copy import deepcopy
-from math import cos, inf, pi
+from functools import partial
+from math import cos, pi
 from typing import NamedTuple
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fcco.estimators.target import Target
 from fcco.estimators.training import Fit, Rate
+from fcco.schedules.stopping import keep_best
 
 __all__ = ["Record", "cosine", "root", "train"]
 
@@ -47,26 +48,15 @@ def train(
         patience: evaluations without a rise before it stops.
         held_out: samples and labels for the metric; the weights that are best on them are kept.
     """
-    history: list[Record] = []
-    best, weights, since = -inf, None, 0
-    seen: list[float] = []
-    for number, value in enumerate(training.steps(inputs, target, num_steps, rate), start=1):
-        seen.append(value)
-        if number % every and number < num_steps:
-            continue
-        metric = None if held_out is None else _metric(training, *held_out)
-        history.append(Record(training.step, sum(seen) / len(seen), metric))
-        seen.clear()
-        if metric is None:
-            continue
-        since = 0 if metric > best else since + 1
-        if metric >= best:  # the later one if equal
-            best, weights = metric, deepcopy(training.network.state_dict())
-        if since >= patience:
-            break
-    if weights is not None:
-        training.network.load_state_dict(weights)
-    return history
+    found = keep_best(
+        training.network,
+        training.steps(inputs, target, num_steps, rate),
+        num_steps,
+        every=every,
+        metric=None if held_out is None else partial(_metric, training, *held_out),
+        patience=patience,
+    )
+    return [Record(training.step, sum(seen) / len(seen), metric) for seen, metric in found]
 
 
 def cosine(num_steps: int) -> Rate:

@@ -10,6 +10,7 @@ from fcco.distributed import Ranks, Share
 from fcco.kernel.checks import Checks
 from fcco.kernel.oracle import Oracle, Pull
 from fcco.kernel.rows import Rows
+from fcco.kernel.sums import RowSums
 from fcco.methods.point import Point
 from fcco.methods.weights import Weights
 from fcco.problem import Objective, Probe
@@ -71,15 +72,16 @@ class ExactPass:
         self.rows = rows
         self.project = project
         self.known = None if rows is None else totals
-        self.sums = torch.zeros((objective.num_blocks, format.width), dtype=dtype, device=device)
-        self.totals = torch.zeros(objective.num_blocks, dtype=torch.int64, device=device)
+        self.dtype = dtype
+        self.device = device
+        self.sums = RowSums(format, objective.num_blocks, dtype, device)
         self.value_queries = 0
         self.gradient_queries = 0
         self.spoiled = False
 
     def run(self, oracle: Oracle) -> Exact:
         """Sweep once or twice; the oracle keeps gradients apart and leaves no trace."""
-        device = self.totals.device
+        device = self.device
         count = self.ranks.sum(torch.tensor([n := self.chunks, n * n], device=device))
         if count[0] ** 2 != self.ranks.size * count[1]:
             raise ValueError(
@@ -93,12 +95,11 @@ class ExactPass:
                 f"the exact pass met no sample of {len(missing)} blocks, the first of them "
                 f"{missing[:10].tolist()}: it must cover every block"
             )
-        shares = 1 / samples.to(self.sums.dtype).unsqueeze(1)
-        exact = self.format.weigh(self.sums, shares)
+        exact = self.sums.means()
         if self.spoiled or (self.known is not None and not torch.equal(self.known, samples)):
             self.rows = exact if self.rows is None else self.rows
             self.known, self.spoiled = samples, False
-            self.sums, self.totals = torch.zeros_like(self.sums), torch.zeros_like(samples)
+            self.sums = RowSums(self.format, self.objective.num_blocks, self.dtype, device)
             oracle.forget()
             oracle.visit(Point.CURRENT, self._look)
             if not torch.equal(self._joined(), samples):
@@ -115,31 +116,30 @@ class ExactPass:
         return Exact(exact, samples, gradients, values, pulls)
 
     def _joined(self) -> Tensor:
-        """The samples of every block on all ranks; ``sums`` becomes the sum over ranks."""
+        """The samples of every block on all ranks; ``sums`` become those over all ranks."""
+        sums = self.sums
         if self.ranks.size == 1:
-            return self.totals
-        samples = self.ranks.sum(self.totals.clone())
+            return sums.samples
+        samples = self.ranks.sum(sums.samples.clone())
         # A block that another rank met too was taken for whole here.
-        split = ((self.totals != 0) & (self.totals != samples)).any()
+        split = ((sums.samples != 0) & (sums.samples != samples)).any()
         unknown = self.known is None and bool(split)
         self.spoiled = self.ranks.any(self.spoiled or unknown, samples.device)
-        for start in range(0, len(self.sums), PIECE):
-            piece = self.sums[start : start + PIECE]
-            self.sums[start : start + PIECE] = reduce(self.format.add, self.ranks.gather(piece))
+        for piece in sums.rows.split(PIECE):
+            piece.copy_(reduce(self.format.add, self.ranks.gather(piece)))
+        sums.samples = samples
         return samples
 
     def _look(self, point: Point, k: int, probe: Probe, derivative: Tensor | None) -> Pull | None:
-        objective, device = self.objective, self.totals.device
+        objective, device = self.objective, self.device
         checks = Checks(Share(objective.num_blocks), objective.inner_dim, device)
         checks.probe(Point.SNAPSHOT, 0, probe)
         checks.distinct(probe.blocks)
         counts = probe.samples_per_row()
         total = self.ranks.together(device, lambda: checks.settle(counts.sum()))
-        values = self.format.of(probe, self.sums.dtype)
-        met = bool(self.totals[probe.blocks].any())
-        part = self.format.weigh(values, counts.unsqueeze(1).to(values.dtype))
-        self.sums[probe.blocks] = self.format.add(self.sums[probe.blocks], part)
-        self.totals.index_add_(0, probe.blocks, counts)
+        values = self.format.of(probe, self.dtype)
+        met = bool(self.sums.samples[probe.blocks].any())
+        self.sums.add(probe.blocks, values, counts)
         self.value_queries += total
         if self.known is None:
             # Each chunk is taken to hold its blocks whole until one is met again. A loss would
@@ -148,7 +148,7 @@ class ExactPass:
             self.spoiled |= met or (probe.loss is not None and chunks > 1)
             fraction, of_all = torch.ones_like(values[:, 0]), 1.0
         else:
-            fraction = counts.to(self.sums.dtype) / self.known[probe.blocks]
+            fraction = counts.to(self.dtype) / self.known[probe.blocks]
             of_all = total / int(self.known.sum())
         if self.spoiled and not self.ranks.reduction.active:
             # Where others are, all pass backward together: they do not know yet, and what is

@@ -52,10 +52,12 @@ def _check_words(argv: list[str]) -> None:
 
 def _expected(error: Exception) -> bool:
     """Whether the message was written for whoever typed the command."""
+    if isinstance(error, ValueError | OSError):
+        return True
     from fcco_lab.cli.pool import Interrupted
     from fcco_lab.training import Diverged
 
-    return isinstance(error, ValueError | OSError | Diverged | Interrupted)
+    return isinstance(error, Diverged | Interrupted)
 
 
 def _one_line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:

@@ -1,35 +1,67 @@
-"""The commands, each in a file of its own."""
+"""The commands by name. The module of a command, and torch, are imported when it is called."""
 
-from typing import Annotated
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command
 
-from fcco import __version__
-from fcco_lab.cli.compare import compare
-from fcco_lab.cli.data import data
-from fcco_lab.cli.demo import demo
-from fcco_lab.cli.rates import rates
-from fcco_lab.cli.recipes import recipes
-from fcco_lab.cli.report import report
-from fcco_lab.cli.reproduce import reproduce
-from fcco_lab.cli.study import study
-from fcco_lab.cli.train import train
-from fcco_lab.cli.tune import tune
+__all__ = ["COMMANDS", "app"]
 
-__all__ = ["app"]
+COMMANDS = (
+    "demo",
+    "data",
+    "train",
+    "compare",
+    "tune",
+    "reproduce",
+    "report",
+    "recipes",
+    "rates",
+    "study",
+)
+"""Each is the function of this name in the module of this name."""
+
+_LOOK: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "markdown",
+}
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
     help="Finite-sum coupled compositional optimization: train, compare and measure.",
     epilog="An error is one line; --debug, anywhere on it, shows where it came from.",
+    **_LOOK,
 )
+
+
+class _OnDemand(TyperCommand):
+    """A placeholder in ``fcco --help`` that loads the command when it is called."""
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        module = import_module(f"fcco_lab.cli.{self.name}")
+        alone = typer.Typer(**_LOOK)
+        alone.command()(getattr(module, str(self.name)))
+        return get_command(alone).make_context(info_name, args, *more, **extra)
+
+
+def _first_line(name: str) -> str:
+    """The first line of a command's docstring, read without importing its module."""
+    tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text("utf-8"))
+    (function,) = (
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    return (ast.get_docstring(function) or "").partition("\n")[0]
 
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from fcco import __version__
+
         typer.echo(f"fcco {__version__}")
         raise typer.Exit
 
@@ -43,16 +75,5 @@ def _common(
     pass
 
 
-for command in (
-    demo,
-    data,
-    train,
-    compare,
-    tune,
-    reproduce,
-    report,
-    recipes,
-    rates,
-    study,
-):
-    app.command()(command)
+for name in COMMANDS:
+    app.command(name, cls=_OnDemand, help=_first_line(name))(lambda: None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +10,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fcco_lab.cli.options import (
-    ConfigFile,
-    DataDir,
-    DataName,
-    NetworkName,
-    Settings,
-    Workers,
-    make_config,
-)
+from fcco_lab.choices import choose
+from fcco_lab.cli.options import DataDir, Workers, takes_settings
 from fcco_lab.cli.pool import run_jobs
 from fcco_lab.jobs import RunJob, run_job
 from fcco_lab.presentation.figures import plot_axes
@@ -28,9 +20,9 @@ from fcco_lab.report import write_report
 from fcco_lab.results import Results
 from fcco_lab.runs import Record
 from fcco_lab.training import Config
-from fcco_lab.training.config import CHOICES, choose
+from fcco_lab.training.config import CHOICES
 
-__all__ = ["compare", "contenders", "print_table", "run_configs", "show_compare"]
+__all__ = ["compare", "contenders", "print_table", "run_configs"]
 
 
 def contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]:
@@ -68,16 +60,32 @@ def run_configs(
     return [results.records[name] for name in wanted]
 
 
-def show_compare(
+@takes_settings(but=["method"])
+def compare(
     config: Config,
-    *,
-    methods: Sequence[str],
-    seeds: int,
-    data_dir: Path | None,
-    output: Path,
-    workers: int | None,
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Methods with commas between; msvrm-v2:normalized names a step rule of its own."
+        ),
+    ] = "sox,msvrm-v1,msvrm-v2,msvrm-v3,cross-entropy,min-max",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 3,
+    data_dir: DataDir = None,
+    output: Annotated[
+        Path, typer.Option(help="Where results are kept; the same place resumes.")
+    ] = Path("runs/compare"),
+    workers: Workers = None,
 ) -> None:
-    """Run what is missing, then a table, a figure on three axes and a page of it all."""
+    """Train with several methods and seeds under equal work, and compare.
+
+    Work is inputs passed forward + 2 x inputs passed backward: every method gets the work of
+    --steps steps of SOX, or --work. Ends with tables of the training objective, test AUC and AP, a
+    figure on three axes and an HTML page.
+
+    Example:
+
+        fcco compare --data usps --data-dir ~/data --methods sox,msvrm-v2,cross-entropy --steps 500
+    """
     console = Console()
     if not config.work:
         # As much as the steps of SOX cost, for everyone.
@@ -86,7 +94,8 @@ def show_compare(
     config = replace(config, steps=0)
     configs = [
         replace(config, method=method, update=rule, seed=config.seed + seed)
-        for (method, rule), seed in product(contenders(methods, config.update), range(seeds))
+        for method, rule in contenders(methods.split(","), config.update)
+        for seed in range(seeds)
     ]
     results = Results(output / "runs.jsonl")
     records = run_configs(
@@ -113,48 +122,3 @@ def print_table(console: Console, records: Sequence[Record], key: str) -> None:
     console.print(table)
     if found.note:
         console.print(found.note)
-
-
-def compare(
-    methods: Annotated[
-        str,
-        typer.Option(
-            help="Methods with commas between; msvrm-v2:normalized names a step rule of its own."
-        ),
-    ] = "sox,msvrm-v1,msvrm-v2,msvrm-v3,cross-entropy,min-max",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 3,
-    data: DataName = None,
-    data_dir: DataDir = None,
-    network: NetworkName = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            help="The budget: every method gets the work of this many steps of SOX.",
-            show_default="2000",
-        ),
-    ] = None,
-    config: ConfigFile = None,
-    settings: Settings = None,
-    output: Annotated[
-        Path, typer.Option(help="Where results are kept; the same place resumes.")
-    ] = Path("runs/compare"),
-    workers: Workers = None,
-) -> None:
-    """Train with several methods and seeds under equal work, and compare.
-
-    Work is inputs passed forward + 2 x inputs passed backward. Ends with tables of the training
-    objective, test AUC and AP, a figure on three axes and an HTML page.
-
-    Example:
-
-        fcco compare --data usps --data-dir ~/data --methods sox,msvrm-v2,cross-entropy --steps 500
-    """
-    flags = {"data": data, "network": network, "steps": steps}
-    show_compare(
-        make_config(config, settings, flags),
-        methods=methods.split(","),
-        seeds=seeds,
-        data_dir=data_dir,
-        output=output,
-        workers=workers,
-    )

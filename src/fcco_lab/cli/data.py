@@ -1,7 +1,6 @@
 """``fcco data``: which data sets are there, which are missing, and what each is used for."""
 
 import os
-from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -15,7 +14,7 @@ from fcco_lab.datasets.headers import npz_shapes
 from fcco_lab.datasets.official_layouts import LAYOUTS
 from fcco_lab.reproduction.scales import PAPER_SETS
 
-__all__ = ["data", "show_data", "sizes", "uses"]
+__all__ = ["data", "sizes", "uses"]
 
 DIGITS = "1,437 + 360 of 8 x 8"
 
@@ -23,12 +22,8 @@ _FIGURES = {"cifar100": ["figure 2"], "svhn": ["figure 3"], "fashion_mnist": ["f
 _OTHERS = {"digits": ["demo, quick runs"], "tinyimagenet100": ["reproduce: 100 tasks"]}
 
 
-def show_data(data_dir: Path | None) -> None:
-    """Every set of the catalogue: a table, then where to get those that are missing.
-
-    Args:
-        data_dir: where to look; None: the environment variable FCCO_DATA.
-    """
+def data(data_dir: DataDir = None) -> None:
+    """Which data sets are there, which are missing, and where to put them."""
     console = Console(highlight=False)
     directory = data_dir or os.environ.get("FCCO_DATA")
     sets = available(data_dir)
@@ -99,8 +94,3 @@ def _remedy(found: Found) -> str:
     if found.name == "digits":
         return note
     return f"{note}, and put into the directory {'; or '.join(files)}"
-
-
-def data(data_dir: DataDir = None) -> None:
-    """Which data sets are there, which are missing, and where to put them."""
-    show_data(data_dir)

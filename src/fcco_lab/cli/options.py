@@ -1,26 +1,20 @@
-"""Options that several commands share, and a config made of flags and files."""
+"""Options that several commands share, and a flag for every setting of a run."""
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, fields
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fcco_lab.networks import NETWORKS
 from fcco_lab.training import Config, read_toml
-from fcco_lab.training.config import CHOICES
 from fcco_lab.training.crew import check_device
+from fcco_lab.training.parallel import said_once
+from fcco_lab.training.setting import kinds
 
-__all__ = [
-    "ConfigFile",
-    "DataDir",
-    "DataName",
-    "MethodName",
-    "NetworkName",
-    "Settings",
-    "UpdateName",
-    "Workers",
-    "make_config",
-]
+__all__ = ["DataDir", "Workers", "make_config", "takes_settings"]
 
 DataDir = Annotated[
     Path | None,
@@ -29,34 +23,62 @@ DataDir = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
 ]
-ConfigFile = Annotated[
+
+_PANEL = "Settings of a run"
+
+_FILE = Annotated[
     Path | None,
-    typer.Option("--config", help="A TOML file of settings; flags win over it."),
-]
-DataName = Annotated[
-    str | None,
-    typer.Option("--data", help="A data set by name; see fcco data.", show_default="digits"),
-]
-MethodName = Annotated[
-    str | None,
-    typer.Option("--method", help=f"{', '.join(CHOICES['method'])}.", show_default=Config.method),
-]
-UpdateName = Annotated[
-    str | None,
     typer.Option(
-        "--update", help=f"Step rule: {', '.join(CHOICES['update'])}.", show_default=Config.update
+        "--config", rich_help_panel=_PANEL, help="A TOML file of these settings; flags override it."
     ),
 ]
-NetworkName = Annotated[
-    str | None, typer.Option("--network", help=f"{', '.join(NETWORKS)}.", show_default="cnn")
-]
-Settings = Annotated[
+_SET = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Any further setting as key=value; may be given several times."),
+    typer.Option("--set", rich_help_panel=_PANEL, help="A setting as key=value; can be repeated."),
 ]
 
+Command = Callable[..., None]
 
-def make_config(file: Path | None, settings: list[str] | None, flags: dict[str, Any]) -> Config:
+
+def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
+    """Give a command a flag for every field of ``Config``, and call it with the config.
+
+    Args:
+        but: fields that the command sets itself.
+    """
+    flags = {field.name: _flag(field) for field in fields(Config) if field.name not in but}
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(*, file: Path | None, words: list[str] | None, **given: Any) -> None:
+            settings = {name: given.pop(name) for name in flags}
+            with said_once():
+                config = make_config(file, words or (), settings)
+            command(config, **given)
+
+        _, *own = inspect.signature(command).parameters.values()
+        more = [_parameter("file", _FILE), _parameter("words", _SET), *flags.values()]
+        run.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _flag(field: Field[Any]) -> inspect.Parameter:
+    kind: Any = str if len(kinds(field)) > 1 else field.type
+    shown = str(field.default).lower()
+    option = typer.Option(rich_help_panel=_PANEL, help=field.metadata["help"], show_default=shown)
+    return _parameter(field.name, Annotated[kind | None, option])
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    """An option that is None unless it is given."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def make_config(file: Path | None, words: Sequence[str], flags: Mapping[str, Any]) -> Config:
     """Defaults, then the file, then ``--set``, then the flags that were given (not None).
 
     Examples:
@@ -64,26 +86,13 @@ def make_config(file: Path | None, settings: list[str] | None, flags: dict[str, 
         0.1
     """
     given: dict[str, Any] = {} if file is None else read_toml(file)
-    for setting in settings or ():
-        key, equals, text = setting.partition("=")
+    typed: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
         if not equals:
-            raise ValueError(f"--set takes key=value, got {setting!r}")
-        given[key.strip().replace("-", "_")] = _value(text.strip())
-    given |= {key: value for key, value in flags.items() if value is not None}
-    if isinstance(given.get("gamma"), str):
-        given["gamma"] = _value(given["gamma"])
-    config = Config.of(given)
+            raise ValueError(f"--set takes key=value, got {word!r}")
+        typed[key.strip().replace("-", "_")] = text.strip()
+    typed |= {key: value for key, value in flags.items() if value is not None}
+    config = Config.of(given | Config.parsed(typed))
     check_device(config.device)
     return config
-
-
-def _value(text: str) -> Any:
-    """A number or a truth value if it reads like one, else the text."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text

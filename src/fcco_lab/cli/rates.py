@@ -9,20 +9,21 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fcco_lab.choices import choose
+from fcco_lab.cli.options import Workers
 from fcco_lab.cli.pool import run_jobs
 from fcco_lab.files import write
 from fcco_lab.rates.questions import QUESTIONS, Cell, measure
 from fcco_lab.rates.verdicts import Verdict, plot_verdict, verdicts
 from fcco_lab.results import Results
 
-__all__ = ["cells", "rates", "show_rates"]
+__all__ = ["cells", "rates"]
 
 
 def cells(*, quick: bool, only: list[str]) -> list[Cell]:
     """What is to be run, the longest first so that the cores stay busy to the end."""
-    unknown = [key for key in only if key not in QUESTIONS]
-    if unknown:
-        raise ValueError(f"unknown question {unknown[0]!r}; there are: {', '.join(QUESTIONS)}")
+    for key in only:
+        choose("question", key, QUESTIONS)
     runs = 16 if quick else 64
     sizes = {
         "T": [2**k for k in (range(7, 12) if quick else range(9, 15))],
@@ -39,10 +40,26 @@ def cells(*, quick: bool, only: list[str]) -> list[Cell]:
     return sorted(result, key=lambda cell: -cell.x)
 
 
-def show_rates(*, quick: bool, only: list[str], output: Path, workers: int | None) -> None:
-    """Run what is missing, then the table and a figure for each question."""
+def rates(
+    quick: Annotated[
+        bool, typer.Option(help="Shorter horizons and 16 seeds: about 2 minutes on 2 cores.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A question by its key, such as norm-4; may be given several times."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(help="Where results and figures are written; the same place resumes.")
+    ] = Path("runs/rates"),
+    workers: Workers = None,
+) -> None:
+    """Measure the rate of every theorem on problems with known gradients, beside what it claims.
+
+    Fits an exponent with an interval for each, shows which appear, and keeps every run: an
+    interrupted measurement goes on with the same command.
+    """
     console = Console()
-    wanted = cells(quick=quick, only=only)
+    wanted = cells(quick=quick, only=only or [])
     results = Results(output / "cells.jsonl")
     missing = [cell for cell in wanted if cell.name not in results]
     run_jobs(missing, measure, results, console=console, workers=workers)
@@ -73,26 +90,3 @@ def _table(found: list[Verdict]) -> Table:
             v.word,
         )
     return table
-
-
-def rates(
-    quick: Annotated[
-        bool, typer.Option(help="Shorter horizons and 16 seeds: about 3 minutes on 2 cores.")
-    ] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(help="A question by its key, such as norm-4; may be given several times."),
-    ] = None,
-    output: Annotated[
-        Path, typer.Option(help="Where results and figures are written; the same place resumes.")
-    ] = Path("runs/rates"),
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
-    ] = None,
-) -> None:
-    """Measure the rate of every theorem on problems with known gradients, beside what it claims.
-
-    Fits an exponent with an interval for each, shows which appear, and keeps every run: an
-    interrupted measurement goes on with the same command.
-    """
-    show_rates(quick=quick, only=only or [], output=output, workers=workers)

@@ -1,6 +1,5 @@
 """``fcco recipes``: what each theorem prescribes, and the lines of Python that run it."""
 
-import difflib
 import inspect
 import re
 from collections.abc import Mapping
@@ -14,32 +13,28 @@ from rich.table import Table
 from fcco.methods.coefficients import gamma_theory
 from fcco.methods.method import SlopeAt
 from fcco.schedules import RECIPES, Recipe, stagewise
+from fcco_lab.choices import choose
 from fcco_lab.cli.recipe_program import arguments, build, lines_to_run, told
 
-__all__ = ["recipes", "show_recipes"]
+__all__ = ["recipes"]
 
 
-def show_recipes(
-    label: str | None,
-    *,
-    m: int,
-    blocks: int,
-    horizon: int,
-    inner_size: int,
-    mu: float = 1.0,
-    epsilon: float = 0.01,
+def recipes(
+    label: Annotated[
+        str | None, typer.Argument(help="A theorem by its label, such as thm:4.")
+    ] = None,
+    m: Annotated[int, typer.Option(min=1, help="Blocks.")] = 100,
+    blocks: Annotated[int, typer.Option(min=1, help="B1, of them a step.")] = 10,
+    horizon: Annotated[int, typer.Option(min=1, help="T, the number of steps.")] = 10_000,
+    inner_size: Annotated[
+        int, typer.Option(min=1, help="n, inner samples of a block (finite sums).")
+    ] = 100,
+    mu: Annotated[float, typer.Option(help="The PL constant of a stage-wise recipe.")] = 1.0,
+    epsilon: Annotated[
+        float, typer.Option(help="Its accuracy, from a gap of 1 at the start.")
+    ] = 0.01,
 ) -> None:
-    """All recipes in a table, or one with its coefficients and how to run it.
-
-    Args:
-        label: of one recipe; None: all of them.
-        m: blocks of the objective.
-        blocks: B1, those that a step probes.
-        horizon: T, steps; a stage-wise recipe takes as many as its accuracy needs.
-        inner_size: n, samples of an inner sum (version 3).
-        mu: the PL constant of a stage-wise recipe.
-        epsilon: its accuracy, from a gap of 1 at the start.
-    """
+    """The paper's theorems as recipes: what each is for, and its coefficients for your m, B1, T."""
     console = Console(highlight=False)
     sizes = {"m": m, "B1": blocks, "T": horizon, "n": inner_size, "mu": mu, "epsilon": epsilon}
     if label is None:
@@ -50,11 +45,7 @@ def show_recipes(
             soft_wrap=True,
         )
         return
-    if label not in RECIPES:
-        (close,) = difflib.get_close_matches(label, RECIPES, n=1, cutoff=0)
-        raise ValueError(
-            f"unknown recipe {label!r}; did you mean {close!r}? There are: {', '.join(RECIPES)}"
-        )
+    choose("recipe", label, RECIPES)
     recipe = build(label, sizes)
     about = inspect.cleandoc(RECIPES[label].__doc__ or "")
     console.print(f"{label}\n\n{about}\n", markup=False, soft_wrap=True)
@@ -110,18 +101,3 @@ def _coefficients(recipe: Recipe, sizes: Mapping[str, float]) -> Table:
         stage = recipe.locate(t)[0] + 1
         table.add_row(f"{t:,}", f"{stage}", f"{at.lr:.4g}", f"{at.alpha:.4g}", *row)
     return table
-
-
-def recipes(
-    label: Annotated[
-        str | None, typer.Argument(help="A theorem by its label, such as thm:4.")
-    ] = None,
-    m: Annotated[int, typer.Option(min=1, help="Blocks.")] = 100,
-    blocks: Annotated[int, typer.Option(min=1, help="B1, of them a step.")] = 10,
-    horizon: Annotated[int, typer.Option(min=1, help="T, the number of steps.")] = 10_000,
-    inner_size: Annotated[
-        int, typer.Option(min=1, help="n, inner samples of a block (finite sums).")
-    ] = 100,
-) -> None:
-    """The paper's theorems as recipes: what each is for, and its coefficients for your m, B1, T."""
-    show_recipes(label, m=m, blocks=blocks, horizon=horizon, inner_size=inner_size)

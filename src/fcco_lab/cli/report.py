@@ -1,6 +1,5 @@
 """``fcco report``: one page from all the runs found under some paths."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,24 +10,30 @@ from fcco_lab.presentation.naming import contender, in_order
 from fcco_lab.report import write_report
 from fcco_lab.runs import read_runs
 
-__all__ = ["report", "show_report"]
+__all__ = ["report"]
 
 
-def show_report(paths: list[Path], *, output: Path, title: str | None) -> None:
-    """Write the page of the runs under ``paths`` to ``output``, and say what went in.
+def report(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Run directories, files of runs, or directories of either.")
+    ],
+    output: Annotated[
+        Path, typer.Option(help="The page; in a directory it is called report.html.")
+    ] = Path("report.html"),
+    title: Annotated[
+        str | None, typer.Option(help="Of the page.", show_default="the data sets")
+    ] = None,
+) -> None:
+    """Write one HTML page with plots and tables of any set of runs; it opens offline.
 
-    Args:
-        paths: what ``read_runs`` takes: files of records, run directories, directories of either.
-        output: the page; in an existing directory it is called ``report.html``.
-        title: of the page; if not given, it names the data sets.
+    Example:
+
+        fcco report runs/compare --output report.html
     """
     page = output / "report.html" if output.is_dir() else output
-    try:
-        records = read_runs(paths)
-        data = in_order(str(record["config"]["data"]) for record in records)
-        write_report(records, page, title=title or f"Runs on {', '.join(data)}")
-    except ValueError as error:
-        sys.exit(f"fcco: {error}")
+    records = read_runs(paths)
+    data = in_order(str(record["config"]["data"]) for record in records)
+    write_report(records, page, title=title or f"Runs on {', '.join(data)}")
     contenders = {contender(record) for record in records}
     console = Console(highlight=False, soft_wrap=True)
     console.print(
@@ -41,19 +46,3 @@ def show_report(paths: list[Path], *, output: Path, title: str | None) -> None:
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
-def report(
-    paths: Annotated[
-        list[Path], typer.Argument(help="Run directories, files of runs, or directories of either.")
-    ],
-    output: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
-) -> None:
-    """Write one HTML page with plots and tables of any set of runs; it opens offline.
-
-    Example:
-
-        fcco report runs/compare --output report.html
-    """
-    show_report(paths, output=output, title=title)

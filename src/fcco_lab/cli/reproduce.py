@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fcco_lab.choices import choose
 from fcco_lab.cli.compare import print_table, run_configs
 from fcco_lab.cli.options import DataDir, Workers
 from fcco_lab.datasets import available
@@ -15,23 +16,36 @@ from fcco_lab.reproduction.plan import ARTEFACTS, Item
 from fcco_lab.reproduction.scales import SCALES
 from fcco_lab.reproduction.tuning import final_runs, tuning_runs
 from fcco_lab.results import Results
-from fcco_lab.training.config import choose
 
-__all__ = ["reproduce", "show_reproduce"]
+__all__ = ["reproduce"]
 
 
-def show_reproduce(
-    name: str,
-    *,
-    scale: str,
-    quick: bool,
-    data_dir: Path | None,
-    output: Path,
-    workers: int | None,
-    dry_run: bool,
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"{', '.join(ARTEFACTS)}; the first six are the paper's.", metavar="NAME"
+        ),
+    ],
+    scale: Annotated[
+        str, typer.Option(help="laptop (a compact network, minutes) or paper (for a GPU).")
+    ] = "laptop",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="On digits, in a minute, just to see it work.")
+    ] = False,
+    data_dir: DataDir = None,
+    output: Annotated[
+        Path, typer.Option(help="Where runs are kept; the same place resumes and shares them.")
+    ] = Path("runs/reproduce"),
+    workers: Workers = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
 ) -> None:
-    """Tuning runs first, then the runs themselves with every seed, then the figure or table."""
-    choose("the figure or table", name, ARTEFACTS)
+    """Tune, run and draw one of the paper's figures or tables, or what the paper never shows.
+
+    many-tasks: 100 tasks with 2, 5, 10 or 50 of them a step. gammas: the corrections of u.
+    defaults: without tuning. Data sets that are not there are left out, with a word.
+    """
+    choose("figure or table", name, ARTEFACTS)
     choose("scale", scale, ("laptop", "paper"))
     console = Console()
     size = SCALES["quick" if quick else scale]
@@ -67,39 +81,3 @@ def _possible(items: list[Item], data_dir: Path | None, console: Console) -> lis
             "(or try --quick, which needs none)"
         )
     return kept
-
-
-def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help=f"{', '.join(ARTEFACTS)}; the first six are the paper's.", metavar="NAME"
-        ),
-    ],
-    scale: Annotated[
-        str, typer.Option(help="laptop (a compact network, minutes) or paper (for a GPU).")
-    ] = "laptop",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="On digits, in a minute, just to see it work.")
-    ] = False,
-    data_dir: DataDir = None,
-    output: Annotated[
-        Path, typer.Option(help="Where runs are kept; the same place resumes and shares them.")
-    ] = Path("runs/reproduce"),
-    workers: Workers = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
-) -> None:
-    """Tune, run and draw one of the paper's figures or tables, or what the paper never shows.
-
-    many-tasks: 100 tasks with 2, 5, 10 or 50 of them a step. gammas: the corrections of u.
-    defaults: without tuning. Data sets that are not there are left out, with a word.
-    """
-    show_reproduce(
-        name,
-        scale=scale,
-        quick=quick,
-        data_dir=data_dir,
-        output=output,
-        workers=workers,
-        dry_run=dry_run,
-    )

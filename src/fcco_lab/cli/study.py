@@ -1,7 +1,6 @@
 """``fcco study``: run a study's cases and sum them up."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +9,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fcco_lab.choices import choose
+from fcco_lab.cli.options import DataDir, Workers
 from fcco_lab.cli.pool import run_jobs
 from fcco_lab.datasets import available
 from fcco_lab.results import Results
 from fcco_lab.studies.catalogue import STUDIES, run_case
 from fcco_lab.studies.summaries import plot_batches, summary
 
-__all__ = ["show_study", "study"]
-
+__all__ = ["study"]
 
 REAL_DATA = {
     "batches": ("surv_gbsg", "a9a", "lgb_lambdarank"),
@@ -26,18 +26,31 @@ REAL_DATA = {
 """The sets a study reads from the data directory."""
 
 
-def show_study(name: str, *, output: Path, workers: int | None, data_dir: Path | None) -> None:
-    """Run what is missing of study ``name``, then its table."""
-    if name not in STUDIES:
-        sys.exit(f"fcco: there is no study {name!r}; there are: {', '.join(STUDIES)}")
+def study(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}.")],
+    data_dir: DataDir = None,
+    output: Annotated[
+        Path, typer.Option(help="Where results are written; the same place resumes.")
+    ] = Path("runs/studies"),
+    workers: Workers = None,
+) -> None:
+    """What the theorems leave open, measured.
+
+    gamma: the tracking error of each correction over step sizes, m/B1, alpha and beta.
+    stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
+    network: the same for a small network on digits. A star marks a run that did not get anywhere.
+    batches: what the table is for: quality as the inner batch shrinks, with it and without it.
+    rivals: each objective on real data, untuned, beside what one would pick instead.
+    """
+    choose("study", name, STUDIES)
     if data_dir is not None:
         os.environ["FCCO_DATA"] = str(data_dir)  # the workers read it
     if name in REAL_DATA:
         there = {found.name for found in available() if found.path is not None}
         missing = [wanted for wanted in REAL_DATA[name] if wanted not in there]
         if missing:
-            sys.exit(
-                f"fcco: study {name} needs the data sets {', '.join(missing)}: name their "
+            raise ValueError(
+                f"study {name} needs the data sets {', '.join(missing)}: name their "
                 "directory with --data-dir or FCCO_DATA"
             )
     console = Console()
@@ -56,29 +69,3 @@ def show_study(name: str, *, output: Path, workers: int | None, data_dir: Path |
     if name == "batches":
         plot_batches(records, output / "batches")
     console.print(f"all cases are in {results.path}")
-
-
-def study(
-    name: Annotated[str, typer.Argument(help="gamma, stability, network, batches or rivals.")],
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="FCCO_DATA", help="Where the data sets are (batches and rivals read them)."
-        ),
-    ] = None,
-    output: Annotated[
-        Path, typer.Option(help="Where results are written; the same place resumes.")
-    ] = Path("runs/studies"),
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
-    ] = None,
-) -> None:
-    """What the theorems leave open, measured.
-
-    gamma: the tracking error of each correction over step sizes, m/B1, alpha and beta.
-    stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
-    network: the same for a small network on digits. A star marks a run that did not get anywhere.
-    batches: what the table is for: quality as the inner batch shrinks, with it and without it.
-    rivals: each objective on real data, untuned, beside what one would pick instead.
-    """
-    show_study(name, output=output, workers=workers, data_dir=data_dir)

@@ -10,19 +10,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fcco_lab.cli.options import (
-    ConfigFile,
-    DataDir,
-    DataName,
-    MethodName,
-    NetworkName,
-    Settings,
-    UpdateName,
-    Workers,
-    make_config,
-)
+from fcco_lab.cli.options import DataDir, Workers, takes_settings
 from fcco_lab.cli.searching import Place, grid_search, optuna_search
-from fcco_lab.datasets.catalogue import choose, resolve
+from fcco_lab.datasets.catalogue import resolve, source_of
 from fcco_lab.files import write
 from fcco_lab.runs import Record, contender_name
 from fcco_lab.training import Config
@@ -30,6 +20,9 @@ from fcco_lab.tuning.best import as_toml, ranked
 from fcco_lab.tuning.settings import LRS, WEIGHTS, for_tuning, tuned_keys
 
 __all__ = ["show_tune", "tune"]
+
+SEARCHED = ("lr", "alpha", "beta")
+"""The settings that are found, not given."""
 
 SHOWN = 10
 """Settings in the table."""
@@ -63,7 +56,7 @@ def show_tune(
     if search not in ("grid", "optuna"):
         raise ValueError(f"search must be grid or optuna, got {search!r}")
     if resolve(config.data, "classes") != "digits":
-        choose(config.data, data_dir)  # say what is missing before any process is started
+        source_of(config.data, data_dir)  # say what is missing before any process is started
     console = Console(highlight=False)
     config = for_tuning(config)
     place = Place(data_dir, output, workers, console)
@@ -107,19 +100,14 @@ def _table(config: Config, best: list[Record], records: list[Record]) -> Table:
     return table
 
 
+@takes_settings(but=SEARCHED)
 def tune(
+    config: Config,
     search: Annotated[
         str, typer.Option(help="grid (the paper's) or optuna (with pruning).")
     ] = "optuna",
     trials: Annotated[int, typer.Option(min=1, help="Settings that optuna tries.")] = 30,
-    data: DataName = None,
     data_dir: DataDir = None,
-    method: MethodName = None,
-    update: UpdateName = None,
-    network: NetworkName = None,
-    steps: Annotated[int | None, typer.Option(help="Of each trial.", show_default="2000")] = None,
-    config: ConfigFile = None,
-    settings: Settings = None,
     output: Annotated[
         Path, typer.Option(help="Where trials are kept; the same place resumes.")
     ] = Path("runs/tune"),
@@ -133,9 +121,8 @@ def tune(
 
         fcco tune --data usps --data-dir ~/data --method sox --trials 20 --steps 300
     """
-    flags = {"data": data, "method": method, "update": update, "network": network, "steps": steps}
     show_tune(
-        make_config(config, settings, flags),
+        config,
         search=search,
         trials=trials,
         data_dir=data_dir,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -11,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from fcco_lab.choices import choose
 from fcco_lab.datasets.npz import read_npz
 from fcco_lab.datasets.official_layouts import LAYOUTS
 
 if TYPE_CHECKING:
     from fcco_lab.datasets.official import Arrays
 
-__all__ = ["CATALOGUE", "Found", "Source", "available", "choose", "resolve"]
+__all__ = ["CATALOGUE", "Found", "Source", "available", "resolve", "source_of"]
 
 Kind = Literal["classes", "survival", "ranking"]
 # The keys of an npz file of each kind, followed by _train and _test.
@@ -95,12 +95,7 @@ def resolve(name: str, kind: Kind) -> str:
     """
     name = ALIASES.get(name, name)
     if name not in CATALOGUE:
-        known = [*CATALOGUE, *ALIASES]
-        (nearest,) = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0)
-        raise ValueError(
-            f"there is no data set {name!r}; did you mean {nearest!r}? "
-            f"The names are {', '.join(CATALOGUE)}"
-        )
+        choose("data set", name, [*CATALOGUE, *ALIASES])
     if CATALOGUE[name][0] != kind:
         raise ValueError(f"{name} is for load_{CATALOGUE[name][0]}, not for load_{kind}")
     return name
@@ -129,7 +124,7 @@ def available(data_dir: str | Path | None = None) -> list[Found]:
     return report
 
 
-def choose(name: str, data_dir: str | Path | None) -> Source:
+def source_of(name: str, data_dir: str | Path | None) -> Source:
     """The files to read for a name of the catalogue; a FileNotFoundError if there are none."""
     directory = _directory(data_dir)
     source = _locate(name, directory)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fcco.data.digits import load_digits
 from fcco.data.records import Classified, Ranked, Survival
-from fcco_lab.datasets.catalogue import Source, choose, resolve
+from fcco_lab.datasets.catalogue import Source, resolve, source_of
 from fcco_lab.datasets.official import reading
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _digit_images(inputs: Tensor, labels: Tensor) -> Classified:
 
 
 def _read(name: str, data_dir: str | Path | None) -> tuple[Source, Arrays]:
-    source = choose(name, data_dir)
+    source = source_of(name, data_dir)
     if source.subset:
         log.warning(
             "%s: read from %s, a subset: it does not reproduce published numbers", name, source.path

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from fcco_lab.choices import choose
 from fcco_lab.networks.deep import densenet121, resnet
 from fcco_lab.networks.small import compact_cnn, linear, mlp
 
@@ -33,8 +34,7 @@ def build_network(name: str, shape: tuple[int, ...], outputs: int, *, seed: int)
         >>> sum(p.numel() for p in build_network("linear", (64,), 10, seed=0).parameters())
         650
     """
-    if name not in NETWORKS:
-        raise ValueError(f"there is no network {name!r}; there are: {', '.join(NETWORKS)}")
+    choose("network", name, NETWORKS)
     if len(shape) != 3 and name not in ("linear", "mlp"):
         raise ValueError(
             f"network {name!r} takes images, but an input has shape {shape}: use mlp or linear"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,9 +20,9 @@ from fcco.methods import Coefficients, Point, SlopeAt, Weights
 from fcco.optim.memory import build_table
 from fcco.problem import Objective, Probe
 from fcco.problems import PhaseNoise
-from fcco.schedules import Recipe, Stage
+from fcco.schedules import Recipe
 
-__all__ = ["Stacked", "Sweep", "Traces", "Trusted", "with_gamma"]
+__all__ = ["Stacked", "Sweep", "Traces", "Trusted"]
 
 
 @dataclass
@@ -280,15 +280,3 @@ class Sweep:
                     tick(256)
             gaps.append(self.problem.value(self.w) - self.problem.value(self.problem.w_star))
         return Traces(gradient, error, tracking, torch.stack(gaps), (self.values, self.gradients))
-
-
-def with_gamma(recipe: Recipe, gamma: float | str) -> Recipe:
-    """The same recipe with another correction: a negative control."""
-
-    def changed(stage: Stage) -> Stage:
-        def coefficients(t: int) -> Coefficients:
-            return replace(stage.coefficients(t), gamma=gamma)
-
-        return replace(stage, coefficients=coefficients)
-
-    return replace(recipe, stages=tuple(map(changed, recipe.stages)))

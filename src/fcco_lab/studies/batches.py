@@ -2,20 +2,21 @@
 
 import math
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from typing import Any
 
 import torch
 from torch import nn
 
-from fcco.data import block_loader, exact_value
+from fcco.data import exact_value
 from fcco.kernel.safeguard import ChangeBound
 from fcco.methods import REGISTRY
 from fcco.optim import CompositionalOptimizer, by_name
 from fcco.problem import Objective
 from fcco.updates import Adam
 from fcco_lab.studies.case import Case
+from fcco_lab.studies.fitting import compositional, fit
 from fcco_lab.studies.workloads import WORKLOADS, Workload
 
 __all__ = ["CONTENDERS", "SIZES", "batch_cases", "run_batches"]
@@ -101,19 +102,18 @@ def _train(
     seed: int,
 ) -> tuple[float, float]:
     """The exact objective and the test metric at the end; a diverged run has neither."""
-    decay = torch.optim.lr_scheduler.LambdaLR(opt, lambda t: max(1 - t / steps, 0.0))
-    loader = block_loader(
-        problem.train,
+    made = compositional(
+        model,
         problem.objective,
-        blocks_per_step=problem.blocks,
-        samples_per_block=samples,
-        num_steps=steps,
+        problem.train,
+        steps=steps,
+        blocks=problem.blocks,
+        samples=samples,
         seed=seed,
+        opt=opt,
     )
     try:
-        for batch in loader:
-            opt.step(partial(problem.objective.inner, model, batch))
-            decay.step()
+        fit(model, *made, steps, None)
     except FloatingPointError:
         return math.inf, math.nan
     with torch.no_grad():

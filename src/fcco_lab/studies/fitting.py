@@ -1,10 +1,11 @@
 """Training with early stopping, the same for every contender."""
 
-import copy
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
+from operator import gt
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from fcco.data import BlockData, block_loader
 from fcco.optim import CompositionalOptimizer, by_name
 from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
+from fcco.schedules.stopping import keep_best
 from fcco.updates import Adam
 
 __all__ = ["Outcome", "compositional", "fit", "held_out", "ordinary", "recommended"]
@@ -71,25 +73,36 @@ def fit(
         validate: a metric, higher is better, evaluated ``CHECKS`` times; its time is not counted.
             None: the last weights are kept.
     """
-    best, kept, seconds = -float("inf"), copy.deepcopy(model.state_dict()), 0.0
-    every = max(1, steps // CHECKS)
-    for t in range(1, steps + 1):
-        started = time.perf_counter()
-        step()
-        if schedule is not None:
-            schedule.step()
-        seconds += time.perf_counter() - started
-        if validate is not None and (t % every == 0 or t == steps):
-            model.eval()
-            with torch.no_grad():
-                value = validate(model)
-            model.train()
-            if value > best:
-                best, kept = value, copy.deepcopy(model.state_dict())
-    if validate is not None:
-        model.load_state_dict(kept)
+
+    def timed() -> Iterator[float]:
+        for _ in range(steps):
+            started = time.perf_counter()
+            step()
+            if schedule is not None:
+                schedule.step()
+            yield time.perf_counter() - started
+
+    @torch.no_grad()
+    def metric() -> float:
+        assert validate is not None
+        model.eval()
+        value = validate(model)
+        model.train()
+        return value
+
+    found = list(
+        keep_best(
+            model,
+            timed(),
+            steps,
+            every=max(1, steps // CHECKS),
+            metric=None if validate is None else metric,
+            better=gt,
+        )
+    )
     model.eval()
-    return best, seconds
+    best = max((value for _, value in found if value is not None), default=-inf)
+    return best, sum(sum(seen) for seen, _ in found)
 
 
 def compositional(

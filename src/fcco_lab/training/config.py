@@ -1,67 +1,26 @@
-"""Everything that decides a run, read from flags and TOML files and checked."""
+"""The settings of a run: one dataclass, from which flags and keys of TOML files are made."""
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from fcco.methods import REGISTRY, Method
+from fcco_lab.choices import suggestion
 from fcco_lab.entries import BASELINES
+from fcco_lab.networks import NETWORKS
+from fcco_lab.training.setting import NOT_NEGATIVE, POSITIVE, Check, check, parse, setting
 
-__all__ = ["CHOICES", "METHODS", "Config", "choose", "read_toml"]
+__all__ = ["CHOICES", "METHODS", "Config", "read_toml"]
 
 METHODS = tuple(name for name, entry in REGISTRY.items() if not entry.needs_pair)
 """The registered methods that one inner sample is enough for."""
-
-GAMMAS = ("age", "theory", "storm")
-"""Corrections by name."""
-
-CHOICES = {
-    "method": (*METHODS, *BASELINES),
-    "update": ("plain", "normalized", "adam", "amsgrad"),
-    "objective": ("auc", "gap", "ap"),
-    "decay": ("linear", "none"),
-}
-"""What the settings that are words may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """A run. The same config gives the same weights, bit for bit.
-
-    Args:
-        data: a data set by name (see ``fcco data``).
-        train_size: how many training samples are used, the same share of every class; 0: all.
-        holdout: the share of the training set that is tested on in place of the test set, as
-            tuning must.
-        objective: "auc" (moments in R^4), "gap" (the paper's form) or "ap" (average precision).
-        network: by name (see ``fcco train --help``).
-        method: one of ``METHODS`` or ``BASELINES``.
-        update: the step rule.
-        lr: step size.
-        alpha: weight of the new gradient in z.
-        beta: weight of the new value in u.
-        gamma: the correction of u: "age", "theory", "storm" or a number.
-        safeguard: bound the correction of z, where the method has one, by ``ChangeBound``.
-        updated_slopes: slopes at u_t, see ``fcco.SOX``.
-        one_slope: one slope for both points (version 2), see ``fcco.MSVRM``.
-        snapshot_every: steps between exact passes (version 3); 0: one for every pass over the data.
-        weight_decay: decoupled.
-        decay: "linear" lowers lr to 0 over the run; "none" keeps it.
-        blocks_per_step: B1; never more than there are blocks.
-        samples_per_block: inner samples for each.
-        shares: into which blocks are cut, so that up to as many ranks see one stream; the number
-            of ranks must divide it, and it B1 (``fcco.data.BlockSampler``).
-        steps: how many, unless ``work`` is used up before; 0: no limit.
-        work: inputs passed forward + 2 x inputs passed backward, at most; 0: no limit. An input of
-            an exact pass counts once, though it serves all tasks.
-        evaluations: looks at the exact objective and the test set, evenly spaced.
-        diagnostics: measure ||u - g(w)||^2, ||z - grad F(w)|| and ||grad F(w)|| at every look.
-        seed: of the network and the batches.
-        threads: of torch. Another number may round differently.
-        device: "cpu", "cuda", ...
 
     Examples:
         >>> Config(data="usps", method="sox").name
@@ -74,56 +33,82 @@ class Config:
         ValueError: updated_slopes: bsgd has no variant with updated slopes
     """
 
-    data: str = "digits"
-    train_size: int = 0
-    holdout: float = 0.0
-    objective: str = "auc"
-    network: str = "cnn"
-    method: str = "msvrm-v2"
-    update: str = "adam"
-    lr: float = 0.01
-    alpha: float = 0.5
-    beta: float = 0.5
-    gamma: str | float = "age"
-    safeguard: bool = True
-    updated_slopes: bool = False
-    one_slope: bool = False
-    snapshot_every: int = 0
-    weight_decay: float = 0.0
-    decay: str = "linear"
-    blocks_per_step: int = 5
-    samples_per_block: int = 32
-    shares: int = 1
-    steps: int = 2000
-    work: int = 0
-    evaluations: int = 20
-    diagnostics: bool = False
-    seed: int = 0
-    threads: int = 1
-    device: str = "cpu"
+    data: str = setting("digits", "A data set by name; see fcco data.")
+    train_size: int = setting(
+        0, "Training samples to use, the same share of every class; 0: all.", NOT_NEGATIVE
+    )
+    holdout: float = setting(
+        0.0,
+        "Share of the training set to hold out and test on instead of the test set.",
+        Check("lie in [0, 1)", lambda share: 0 <= share < 1),
+    )
+    objective: str = setting(
+        "auc",
+        "AUC by moments of the scores, AUC by the gap of means (the paper's), average precision",
+        choices=("auc", "gap", "ap"),
+    )
+    network: str = setting("cnn", "Network", choices=NETWORKS)
+    method: str = setting("msvrm-v2", "Method", choices=(*METHODS, *BASELINES))
+    update: str = setting("adam", "Step rule", choices=("plain", "normalized", "adam", "amsgrad"))
+    lr: float = setting(0.01, "Step size.", POSITIVE)
+    alpha: float = setting(0.5, "Weight of the new gradient in z, in (0, 1].")
+    beta: float = setting(0.5, "Weight of the new value in u, in (0, 1].")
+    gamma: str | float = setting(
+        "age", "Correction of u, by name or as a number", choices=("age", "theory", "storm")
+    )
+    safeguard: bool = setting(
+        True, "Bound the correction of z by ChangeBound if the method has one."
+    )
+    updated_slopes: bool = setting(False, "Take slopes at u_t; see fcco.SOX.")
+    one_slope: bool = setting(False, "Use one slope for both points (version 2); see fcco.MSVRM.")
+    snapshot_every: int = setting(
+        0,
+        "Steps between exact passes (version 3); 0: one exact pass per epoch.",
+        NOT_NEGATIVE,
+    )
+    weight_decay: float = setting(0.0, "Decoupled weight decay.", NOT_NEGATIVE)
+    decay: str = setting(
+        "linear", "Schedule of lr, down to 0 or constant", choices=("linear", "none")
+    )
+    blocks_per_step: int = setting(5, "Blocks (tasks) per step, B1.", POSITIVE)
+    samples_per_block: int = setting(32, "Inner samples per block.", POSITIVE)
+    shares: int = setting(
+        1,
+        "Number of shares the blocks are split into, so that up to as many processes see the same "
+        "batches. The number of processes must divide it, and it must divide B1.",
+        POSITIVE,
+    )
+    steps: int = setting(2000, "Number of steps, at most; 0: no limit but the work.", NOT_NEGATIVE)
+    work: int = setting(
+        0,
+        "Inputs passed forward + 2 x inputs passed backward, at most; 0: no limit but the steps. "
+        "An input of an exact pass counts once for all tasks.",
+        NOT_NEGATIVE,
+    )
+    evaluations: int = setting(
+        20, "Evaluations of the exact objective and the test set, evenly spaced.", POSITIVE
+    )
+    diagnostics: bool = setting(
+        False, "Also measure the exact errors of u and z at every evaluation."
+    )
+    seed: int = setting(
+        0,
+        "Seed of the initial weights and the batches.",
+        Check("be below 2**62 in size", lambda seed: abs(seed) < 2**62),
+    )
+    threads: int = setting(
+        1,
+        "Threads of torch; another number may round differently.",
+        POSITIVE,
+        Check("be at most 1024", lambda threads: threads <= 1024),
+    )
+    device: str = setting("cpu", "Device: cpu, cuda, ...")
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            _check_type(field.name, getattr(self, field.name), field.type)
-        for name, choices in CHOICES.items():
-            choose(name, getattr(self, name), choices)
-        if isinstance(self.gamma, str) and self.gamma not in GAMMAS:
-            raise ValueError(f"gamma must be age, theory, storm or a number; got {self.gamma!r}")
+            check(field, getattr(self, field.name))
         if not self.steps and not self.work:
             raise ValueError("a run needs a limit: steps or work")
-        if not 0 <= self.holdout < 1:
-            raise ValueError(f"holdout must lie in [0, 1), got {self.holdout}")
-        positive = ("blocks_per_step", "samples_per_block", "shares", "evaluations", "threads")
-        for name in ("lr", *positive):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("steps", "work", "train_size", "snapshot_every", "weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if not abs(self.seed) < 2**62:
-            raise ValueError(f"seed must be below 2**62 in size, got {self.seed}")
-        if self.threads > 1024:
-            raise ValueError(f"threads must be at most 1024, got {self.threads}")
         self._check_slopes()
 
     def _check_slopes(self) -> None:
@@ -163,47 +148,41 @@ class Config:
             Traceback (most recent call last):
             ValueError: unknown key 'aplha' (did you mean 'alpha'?)
         """
-        known = [field.name for field in fields(cls)]
-        for key in given:
-            if key not in known:
-                raise ValueError(f"unknown key {key!r}" + _nearest(key, known))
+        _known(given)
         return cls(**given)
 
+    @classmethod
+    def parsed(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, with texts read as the values they stand for.
 
-def choose(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a ``ValueError`` that names the nearest unless ``value`` is one of the ``choices``.
-
-    Examples:
-        >>> choose("scale", "labtop", ("laptop", "paper"))
-        Traceback (most recent call last):
-        ValueError: scale must be one of laptop, paper; got 'labtop' (did you mean 'laptop'?)
-    """
-    known = list(choices)
-    if value not in known:
-        guess = _nearest(value, known)
-        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}{guess}")
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    """A guess at what was meant, in brackets, or nothing."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+        Examples:
+            >>> Config.parsed({"gamma": "0.5", "safeguard": "false", "data": "7", "lr": 1})
+            {'gamma': 0.5, 'safeguard': False, 'data': '7', 'lr': 1}
+        """
+        known = _known(given)
+        return {
+            key: parse(known[key], value) if isinstance(value, str) else value
+            for key, value in given.items()
+        }
 
 
-def _check_type(name: str, value: Any, kind: Any) -> None:
-    wanted = get_args(kind) or (kind,)
-    if float in wanted:
-        wanted = (*wanted, int)
-    if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
-        words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-        said = " or ".join(words[one] for one in get_args(kind) or (kind,))
-        raise ValueError(f"{name} must be {said}, got {value!r}")
+CHOICES = {field.name: known for field in fields(Config) if (known := field.metadata["choices"])}
+"""What the settings that are words may be."""
+
+
+def _known(given: Iterable[str]) -> dict[str, Field[Any]]:
+    """The fields by name, of which the keys must be some."""
+    known = {field.name: field for field in fields(Config)}
+    for key in given:
+        if key not in known:
+            raise ValueError(f"unknown key {key!r}" + suggestion(key, known))
+    return known
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The keys of a config file, checked to be known; the error names the file."""
     try:
-        given = tomllib.loads(path.read_text())
+        given = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise ValueError(f"there is no config file {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

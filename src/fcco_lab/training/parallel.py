@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import cut, is_sharded
-from fcco_lab.training.config import choose
+from fcco_lab.choices import choose
 from fcco_lab.training.crew import Crew, step_aside
 
 __all__ = [

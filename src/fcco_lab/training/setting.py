@@ -1,0 +1,67 @@
+"""A setting of a run, written once: its default, its meaning and its valid values."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import Field, field
+from typing import Any, NamedTuple, TypeVar, get_args
+
+from fcco_lab.choices import choose
+
+__all__ = ["NOT_NEGATIVE", "POSITIVE", "Check", "check", "kinds", "parse", "setting"]
+
+Value = TypeVar("Value")
+
+
+class Check(NamedTuple):
+    """A condition on a value: the words that follow "must", and a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+POSITIVE = Check("be positive", lambda value: value > 0)
+NOT_NEGATIVE = Check("not be negative", lambda value: value >= 0)
+
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def setting(default: Value, help: str, *checks: Check, choices: Iterable[str] = ()) -> Value:
+    """A dataclass field from which flags, keys of TOML files, ``--help`` and errors are made.
+
+    Args:
+        default: the default value.
+        help: one sentence, without its full stop if there are choices, which are appended.
+        checks: conditions on the value.
+        choices: valid values, if it is a word.
+    """
+    words = tuple(choices)
+    help = f"{help}: {', '.join(words)}." if words else help
+    made: Any = field(default=default, metadata={"help": help, "checks": checks, "choices": words})
+    return made  # type: ignore[no-any-return]
+
+
+def kinds(of: Field[Any]) -> tuple[type, ...]:
+    """The types of a setting's values."""
+    return get_args(of.type) or (of.type,)
+
+
+def check(of: Field[Any], value: Any) -> None:
+    """Raise a ``ValueError`` that names the setting if the value is invalid."""
+    types = kinds(of)
+    wanted = (*types, int) if float in types else types
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in types):
+        said = " or ".join(_WORDS[one] for one in types)
+        raise ValueError(f"{of.name} must be {said}, got {value!r}")
+    if isinstance(value, str) and (known := of.metadata["choices"]):
+        choose(of.name, value, known, otherwise=" or a number" if float in types else "")
+    for words, holds in of.metadata["checks"]:
+        if not holds(value):
+            raise ValueError(f"{of.name} must {words}, got {value}")
+
+
+def parse(of: Field[Any], text: str) -> Any:
+    """The value written as ``text``; the text itself if it cannot be read, for ``check``."""
+    kind = next((one for one in (bool, int, float) if one in kinds(of)), str)
+    try:
+        return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        return text

@@ -1,0 +1,162 @@
+"""A setting is written once: flags, files, ``--set``, help and errors all come from ``Config``."""
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from importlib import import_module
+
+import pytest
+from cli.command import call
+
+from fcco_lab.cli import options
+from fcco_lab.cli.app import COMMANDS
+from fcco_lab.cli.options import make_config
+from fcco_lab.cli.tune import SEARCHED
+from fcco_lab.training import Config, read_toml
+
+OTHER = {
+    "data": "usps",
+    "train_size": 100,
+    "holdout": 0.25,
+    "objective": "gap",
+    "network": "mlp",
+    "method": "msvrm-v1",
+    "update": "plain",
+    "lr": 7.5,
+    "alpha": 0.125,
+    "beta": 1.0,
+    "gamma": 0.375,
+    "safeguard": False,
+    "updated_slopes": True,
+    "one_slope": True,
+    "snapshot_every": 9,
+    "weight_decay": 0.5,
+    "decay": "none",
+    "blocks_per_step": 2,
+    "samples_per_block": 4,
+    "shares": 2,
+    "steps": 11,
+    "work": 12,
+    "evaluations": 3,
+    "diagnostics": True,
+    "seed": -5,
+    "threads": 2,
+    "device": "cpu:0",
+}
+"""A value of every setting that is not its default."""
+
+
+def test_every_setting_has_another_value_here():
+    assert OTHER.keys() == {field.name for field in fields(Config)}
+    assert not [name for name, value in OTHER.items() if value == getattr(Config, name)]
+
+
+def given_to(command, capsys, monkeypatch, *words):
+    """The config that ``fcco command words`` makes."""
+    made = []
+
+    def stop(*arguments):
+        made.append(make_config(*arguments))
+        raise SystemExit
+
+    monkeypatch.setattr(options, "make_config", stop)
+    done = call(capsys, command, *words)
+    assert done.code == 0, done.err
+    return made[0]
+
+
+DECIDED = {"train": (), "compare": ("method",), "tune": SEARCHED}
+"""What a command decides itself."""
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(c, n) for c, decided in DECIDED.items() for n in OTHER if n not in decided],
+)
+def test_a_flag_a_key_and_set_say_the_same(tmp_path, capsys, monkeypatch, command, name):
+    value = OTHER[name]
+    more = {"method": "msvrm-v2"} if name == "one_slope" else {}
+    wanted = Config(**{name: value}, **more)
+    dashed, text = name.replace("_", "-"), str(value)
+    flag = [f"--{dashed}" if value else f"--no-{dashed}"]
+    if not isinstance(value, bool):
+        flag = [f"--{dashed}", text]
+    file = tmp_path / "run.toml"
+    file.write_text(f"{name} = {json.dumps(value)}\n")
+    assert read_toml(file) == {name: value}
+    for words in (flag, ["--config", file], *(["--set", f"{n}={text}"] for n in (name, dashed))):
+        made = given_to(command, capsys, monkeypatch, *words)
+        assert made == wanted, words
+        assert type(getattr(made, name)) is type(value), "so that a run has one name"
+
+
+def test_help_has_every_setting_with_its_default(capsys):
+    shown = " ".join(call(capsys, "train", "--help").out.replace("│", " ").split())
+    for field in fields(Config):
+        assert f" --{field.name.replace('_', '-')} " in shown
+        assert field.metadata["help"] in shown
+        assert f"[default: ({str(field.default).lower()})]" in shown
+    tune = call(capsys, "tune", "--help").out
+    assert "--weight-decay" in tune
+    assert "--lr" not in tune, "it is searched"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "LR=1"], "unknown key 'LR' (did you mean 'lr'?)"),
+        (["--set", "Weight-Decay=1"], "unknown key 'Weight_Decay' (did you mean 'weight_decay'?)"),
+        (["--set", "diagnostics=maybe"], "diagnostics must be true or false, got 'maybe'"),
+        (["--set", "lr=fast"], "lr must be a number, got 'fast'"),
+        (["--method", "SOX"], "unknown method 'SOX' (did you mean 'sox'?); there are: sox, soap"),
+        (["--network", "ResNet18"], "unknown network 'ResNet18' (did you mean 'resnet18'?)"),
+        (
+            ["--gamma", "aeg"],
+            "unknown gamma 'aeg' (did you mean 'age'?); there are: age, theory, storm or a number",
+        ),
+        (["--holdout", "1"], "holdout must lie in [0, 1), got 1.0"),
+        (["--lr", "nan"], "lr must be positive, got nan"),
+        (["--weight-decay", "-1"], "weight_decay must not be negative, got -1.0"),
+    ],
+)
+def test_an_error_says_what_was_meant(tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    done = call(capsys, "train", *words)
+    assert (done.code, done.out) == (1, "")
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"fcco: {message}")
+    assert not list(tmp_path.iterdir())
+
+
+IMPORTED = """
+import sys
+sys.argv = ["fcco", {word!r}]
+from fcco_lab.cli import main
+try:
+    main()
+finally:
+    print(sorted({{name.partition(".")[0] for name in sys.modules}}))
+"""
+
+
+@pytest.mark.parametrize("word", ["--help", "", "trian"])
+def test_top_level_help_is_light(word):
+    """Neither it nor a mistyped command waits for torch."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED.format(word=word)], capture_output=True, text=True
+    )
+    imported = ast.literal_eval(done.stdout.splitlines()[-1])
+    assert "fcco_lab" in imported
+    heavy = {"torch", "numpy", "fcco", "sklearn", "matplotlib", "scipy", "plotly", "optuna"}
+    assert not heavy & set(imported)
+    expected = {"--help": "compare", "": "nothing was given", "trian": "train"}[word]
+    assert expected in done.stdout + done.stderr
+
+
+def test_top_level_help_has_the_first_line_of_each(capsys):
+    shown = call(capsys, "--help").out
+    for name in COMMANDS:
+        function = getattr(import_module(f"fcco_lab.cli.{name}"), name)
+        assert function.__doc__.splitlines()[0] in shown
