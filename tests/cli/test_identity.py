@@ -51,8 +51,9 @@ def run(output, config=CONFIG, *, at=None, **more):
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory):
-    run(tmp_path_factory.mktemp("calm") / "run")
-    return tmp_path_factory.getbasetemp() / "calm0" / "run"
+    output = tmp_path_factory.mktemp("calm") / "run"
+    run(output)
+    return output
 
 
 @pytest.fixture

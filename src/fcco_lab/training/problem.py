@@ -1,6 +1,6 @@
 """What a run is about: data, objective and network, from a config."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class Problem:
     test_inputs: Tensor
     test_labels: Tensor
     shape: tuple[int, ...]
-    content: dict[str, str]
+    content: dict[str, str] = field(default_factory=dict)
     """What the data is, wherever it was read from: ``identity.fingerprint`` of each part."""
 
     @property
