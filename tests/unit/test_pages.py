@@ -19,6 +19,8 @@ from fcco.methods import REGISTRY
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(<!-- not run: \S.*? -->\n+)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 OWN_TESTS = {"README.md", "libauc.md"}
+LONG = {"estimators.md"}
+"""Pages that train for minutes."""
 PAGES = [
     page
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -85,7 +87,12 @@ def run(page):
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name not in OWN_TESTS], ids=lambda page: page.name
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in LONG else [])
+        for page in PAGES
+        if page.name not in OWN_TESTS
+    ],
 )
 def test_page(page):
     assert list(run(page))
