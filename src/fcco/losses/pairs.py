@@ -20,7 +20,7 @@ TINY = -600.0
 
 @dataclass(frozen=True)
 class Panel:
-    """The anchors and partners of some groups side by side, one group a line."""
+    """The anchors and partners of some groups side by side, one group per line."""
 
     rows: Tensor
     """(g, A), of the anchors."""

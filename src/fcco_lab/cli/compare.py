@@ -1,4 +1,4 @@
-"""``fcco compare``: several methods with several seeds and as much work for each."""
+"""``fcco compare``: several methods and seeds, with the same work for each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -112,7 +112,7 @@ _NAMES = {"objective": "training objective", "auc": "test AUC", "ap": "test AP"}
 
 
 def print_table(console: Console, records: Sequence[Record], key: str) -> None:
-    """Mean and deviation over seeds, a row a contender."""
+    """Mean and standard deviation over seeds, one row per contender."""
     found = rich_rows(records, key)
     table = Table(box=box.SIMPLE, title=f"{_NAMES[key]}, mean ± sd over seeds")
     for place, heading in enumerate(found.headings):

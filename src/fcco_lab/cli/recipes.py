@@ -85,7 +85,7 @@ def _all(sizes: Mapping[str, float]) -> Table:
 
 
 def _coefficients(recipe: Recipe, sizes: Mapping[str, float]) -> Table:
-    """At the first, the middle and the last step."""
+    """The coefficients at the first, the middle and the last step."""
     table = Table("t", "stage", "lr", "alpha", "beta", "gamma", box=box.SIMPLE)
     stages = f" in {len(recipe.stages)} stages" if len(recipe.stages) > 1 else ""
     table.title = f"{recipe.num_steps:,} steps{stages}"

@@ -9,7 +9,7 @@ __all__ = ["npz_shapes"]
 
 
 def npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """By key; an error names the file.
+    """The shape of each array by key; an error names the file.
 
     Examples:
         >>> import tempfile, numpy

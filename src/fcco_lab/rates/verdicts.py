@@ -32,7 +32,7 @@ class Verdict:
     spreads: list[float]
 
     def as_record(self) -> dict[str, Any]:
-        """For JSON."""
+        """As plain values, for JSON."""
         return asdict(self)
 
 

@@ -157,7 +157,7 @@ def _groups(contender: str, seed: int, lr: float) -> Outcome:
     valid = train.inputs[kept] - mean, train.classes[kept], groups[kept]
 
     def worst(model: nn.Module) -> float:
-        """By loss: some groups have too few validation samples for an accuracy."""
+        """The worst group by loss: some groups have too few validation samples for an accuracy."""
         losses = cross_entropy(model(valid[0]), valid[1], reduction="none")
         present = valid[2].unique()
         return -float(max(losses[valid[2] == group].mean() for group in present))

@@ -49,7 +49,7 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
 
 
 def _steps_of_a_pass(config: Config, problem: Problem) -> int:
-    """So that exact passes cost about as much as the steps between them draw."""
+    """Steps between exact passes such that a pass costs about as much as the steps."""
     return max(1, len(problem.train) // (config.blocks_per_step * config.samples_per_block))
 
 
@@ -91,7 +91,7 @@ class Compositional(Learner):
 
     @property
     def queries(self) -> Queries:
-        """As the optimizer counts them."""
+        """Values and gradients, as the optimizer counts them."""
         return self.opt.queries
 
     def step(self) -> Tensor:

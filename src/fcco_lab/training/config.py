@@ -136,12 +136,12 @@ class Config:
         return " ".join([*words, f"seed={self.seed}"])
 
     def as_record(self) -> dict[str, Any]:
-        """For JSON."""
+        """As plain values, for JSON."""
         return asdict(self)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Config":
-        """From plain values; an unknown key is an error that names the nearest one.
+        """Read plain values; an unknown key is an error that names the nearest one.
 
         Examples:
             >>> Config.of({"aplha": 0.5})

@@ -58,7 +58,7 @@ class Crew:
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """The number of this process."""
         return self.ranks.rank
 
     @property

@@ -45,7 +45,7 @@ class _Descriptions(pickle.Unpickler):
 
 
 def reader_of(directory: Path) -> "FileSystemReader":
-    """Of the files in ``directory``, for ``torch.distributed.checkpoint.load``.
+    """A reader of the files in ``directory``, for ``torch.distributed.checkpoint.load``.
 
     Its ``read_metadata`` raises a ``ValueError`` for what is not a description.
     """

@@ -111,12 +111,12 @@ class Training:
         self.seconds = 0.0
         self.curve: list[dict[str, Any]] = []
         self.signal: int | None = None
-        """Of the signal that interrupted the last ``run``."""
+        """The number of the signal that interrupted the last ``run``."""
         self.resumed = 0
         """The step that the last ``run`` went on from."""
 
     def _agreed_content(self) -> dict[str, str]:
-        """Of the data, which must be the same on all ranks."""
+        """The fingerprint of the data, which must be the same on all ranks."""
         found = self.crew.gathered(self.problem.content)
         with self.crew.together():
             for rank, content in enumerate(found):

@@ -33,10 +33,10 @@ class Learner(ABC):
 
     @abstractmethod
     def scores(self, inputs: Tensor) -> Tensor:
-        """One column a task, larger means more likely positive."""
+        """One column per task; larger means more likely positive."""
 
     def set_lr(self, lr: float) -> None:
-        """Of the steps to come."""
+        """Use this step size from now on."""
         for group in self.opt.param_groups:
             group["lr"] = lr
 

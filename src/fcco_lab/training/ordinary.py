@@ -1,4 +1,4 @@
-"""What one would use instead: softmax cross-entropy, and the min-max loss of AUC."""
+"""What a user would take instead: softmax cross-entropy, and the min-max loss of AUC."""
 
 from copy import deepcopy
 from typing import Any
@@ -48,7 +48,7 @@ class _Ordinary(Learner):
 
     @property
     def queries(self) -> Queries:
-        """One value and one gradient a sample."""
+        """One value and one gradient per sample."""
         return Queries(self.samples, self.samples)
 
     def _descend(self, loss: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ class CrossEntropy(_Ordinary):
         return self._descend(loss)
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """As a user of softmax would rank."""
+        """Log-odds: the scores by which a user of softmax would rank."""
         logits: Tensor = self.model(inputs)
         return logits if self.problem.num_tasks == 1 else one_vs_rest(logits)
 
@@ -182,7 +182,7 @@ class MinMax(_Ordinary):
         return outputs
 
     def state_dict(self) -> dict[str, Any]:
-        """With the centres and the dual."""
+        """The optimizer's state, with the centres and the dual."""
         own = {"centres": self.centres.detach(), "dual": self.dual.detach()}
         return {**super().state_dict(), **own}
 

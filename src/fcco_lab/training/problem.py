@@ -20,7 +20,7 @@ __all__ = ["Problem", "load_problem", "proportional"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A training set in blocks, its objective, and a test set with one label a task.
+    """A training set in blocks, its objective, and a test set with one label per task.
 
     Two classes are one task; more are one task each, against the rest.
     """
@@ -119,7 +119,7 @@ def _labels(classes: Tensor, count: int) -> Tensor:
 
 
 def _standardized(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
-    """By the training set's mean and deviation: of a channel, or of a feature."""
+    """Standardise by the training set's mean and deviation, per channel or per feature."""
     places = [0, *range(2, train.ndim)]
     mean, deviation = train.mean(places, keepdim=True), train.std(places, keepdim=True)
     deviation = deviation.where(deviation > 0, 1)
