@@ -1,8 +1,8 @@
 """The derivative of inner values along a direction, by forward-mode differentiation."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 import torch
@@ -22,7 +22,7 @@ def call_along(
     Every parameter carries its tangent while the closure runs. The reverse pass comes after the
     dual level has ended: inside, it would carry tangents of gradients along.
     """
-    with ExitStack() as stack:
+    with _left_whole(), ExitStack() as stack:
         if "torch._dynamo" in sys.modules:  # compiled graphs carry no tangents
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(forward_ad.dual_level())
@@ -48,6 +48,20 @@ def call_along(
             "drops forward-mode tangents"
         )
     return probe, derivative
+
+
+@contextmanager
+def _left_whole() -> Iterator[None]:
+    """Close the dual level if Ctrl-C came inside torch's own enter or exit, which leave it open."""
+    outer = forward_ad._current_level  # torch knows one level, -1 is none
+    try:
+        yield
+    except BaseException:
+        if outer < 0:
+            with suppress(RuntimeError):  # it is closed
+                torch._C._exit_dual_level(level=0)
+            forward_ad._current_level = outer
+        raise
 
 
 def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
