@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from fcco.data import load_classes
 from fcco.losses import PartialAUCLoss
+from fcco_lab.datasets import load_classes
 
 SAMPLES = 4000
 

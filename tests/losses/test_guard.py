@@ -1,6 +1,7 @@
 """The guard of steep risks leans on recent samples if, and as far as, the table is stale."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -102,15 +103,73 @@ def test_far_gone_it_is_the_risk_of_recent_samples():
         if step:
             table[index] = scores(1)[index] + 1e4  # moved beyond all bearing
         found = gradient(criterion, table, index)
+        last = {}
         for label, before in recent.items():
-            batch = [k for k in index.tolist() if LABELS[k] == label]
+            batch = sorted(k for k in index.tolist() if LABELS[k] == label)
+            last[label] = batch + [k for k in before[:8] if k not in batch]
             recent[label] = batch + [k for k in before[:64] if k not in batch]
     lean = criterion.guard._last[1]
     assert 0.95 < lean.item() < 1 - 8 / N
-    mine = by_hand(table, index.tolist(), recent[1], recent[0])
+    mine = by_hand(table, index.tolist(), last[1], last[0])
     expected = torch.lerp(exact(criterion, table, index), mine, lean)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
     assert not torch.allclose(mine, exact(criterion, table, index), rtol=0.1)
+
+
+def test_a_little_stale_it_counts_more_recent_samples():
+    criterion = L.PartialAUCLoss(LABELS, temperature=0.1).double()
+    table = scores(0)
+    criterion(table, torch.arange(N))
+    order = torch.randperm(N, generator=generator(2))[:160]
+    recent = {0: [], 1: []}
+    for index in [torch.arange(N), *order.split(8)]:
+        if len(index) == 8:
+            table[index] = scores(0)[index] + 0.4 * scores(1)[index]
+            found = gradient(criterion, table, index)
+        batch = {v: sorted(k for k in index.tolist() if LABELS[k] == v) for v in (0, 1)}
+        before = recent
+        recent = {v: batch[v] + [k for k in before[v] if k not in batch[v]] for v in (0, 1)}
+    lean = criterion.guard._last[1].item()
+    assert 0.1 < lean < 0.8
+    wide = math.ceil(64 * (1 - lean))
+    last = {v: batch[v] + [k for k in before[v][:wide] if k not in batch[v]] for v in (0, 1)}
+    mine = by_hand(table, index.tolist(), last[1], last[0])
+    expected = torch.lerp(exact(criterion, table, index), mine, lean)
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_first_pass_at_rest_is_exact(number):
+    """Random order, so recent samples differ from earlier ones only by chance."""
+    labels = (torch.rand(1000, generator=generator(1)) < 0.3).long()
+    h = torch.randn(1000, generator=generator(0), dtype=torch.float64) * 0.3
+    criterion = list(kinds(labels))[number]
+    so_far = torch.randperm(1000, generator=generator(3))[:900]
+    for index in so_far.split(50):
+        found = gradient(criterion, h, index)
+    fresh = list(kinds(labels[so_far]))[number]
+    leaf = h[so_far].clone().requires_grad_()
+    (slope,) = torch.autograd.grad(fresh.exact(leaf), leaf)
+    torch.testing.assert_close(found, slope[-50:] * 900 / 50, rtol=1e-8, atol=1e-8)
+
+
+def test_a_first_pass_that_runs_away_leans_on_recent_samples():
+    """Scores twice as wide with every hundred samples."""
+    labels = (torch.rand(1000, generator=generator(1)) < 0.3).long()
+    h = torch.randn(1000, generator=generator(0), dtype=torch.float64) * 0.3
+    found = {}
+    for kind in ("table", "guarded"):
+        criterion = L.PartialAUCLoss(labels, temperature=0.1).double()
+        criterion.guard = criterion.guard if kind == "guarded" else None
+        for step, index in enumerate(torch.arange(900).split(10)):
+            found[kind] = gradient(criterion, h * 2 ** (step / 10), index)
+    assert not torch.allclose(found["table"], found["guarded"], rtol=0.5)
+    fresh = L.PartialAUCLoss(labels[890:900], temperature=0.1).double()
+    leaf = (h * 2 ** (step / 10))[890:900].clone().requires_grad_()
+    (slope,) = torch.autograd.grad(fresh.exact(leaf), leaf)
+    near = torch.nn.functional.cosine_similarity(found["guarded"], slope, dim=0)
+    far = torch.nn.functional.cosine_similarity(found["table"], slope, dim=0)
+    assert near > far
 
 
 def test_the_value_is_that_of_the_table_all_the_same():

@@ -15,6 +15,8 @@ Outer = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 _RECENT = 64
 """Anchors and partners of each task that count as recent."""
+_FEWEST = 8
+"""Of these, the ones that count however stale the table is."""
 
 
 class Guard(nn.Module):
@@ -23,8 +25,11 @@ class Guard(nn.Module):
     A batch shows how far the scores of its samples have moved since they were written, delta in
     the root mean square. If that changes a term by a factor e^t with t > 1, the table is too old
     for the risk, and the gradient is, by a share of 1 - 1/t, that of the risk of recent samples:
-    the last 64 anchors and the last 64 partners of a task. A table that no score has moved from
-    is never too old, nor is one that the batch has renewed as a whole.
+    the batch and, of a task, the last 64/t anchors and partners (at least 8). A table that no score
+    has moved from is never too old, nor is one that the batch has renewed as a whole.
+
+    In the first pass no sample comes twice. Then delta is how far the last 64 scores lie from those
+    before them, in mean and spread, if that is more than six standard errors.
 
     Args:
         pairs: anchors and partners; groups are tasks.
@@ -45,25 +50,37 @@ class Guard(nn.Module):
         self._last: tuple[Tensor, Tensor] | None = None
 
     def forward(
-        self, change: Change, h: Tensor, slope: Tensor, counts: Tensor, outer: Outer
+        self,
+        change: Change,
+        h: Tensor,
+        seen: Tensor | None,
+        slope: Tensor,
+        counts: Tensor,
+        outer: Outer,
     ) -> Tensor:
         """dF/dh of the batch, leaning on recent samples as far as the table is stale.
 
         Args:
             change: of the table.
             h: the flattened table.
+            seen: (N,), which samples have a score; None: all.
             slope: (B, T), dF/dh by the table.
             counts: (2, T), anchors and partners seen.
             outer: f_i of sums, scale and the number of partners.
         """
         cells = self._enter(change)
-        lean = self._lean(change, h[self.pairs.cells(change.index)[0]].double())
+        lean = self._lean(change, h[self.pairs.cells(change.index)[0]].double(), h, seen)
         if not (change.slopes and lean.any()):
             return slope
+        # The further the table is gone, the sooner recent samples are too old as well.
+        age = torch.arange(cells.shape[2], device=h.device) - len(slope)
+        cells = cells.masked_fill(age >= (_RECENT * (1 - lean)).clamp(min=_FEWEST).unsqueeze(1), -1)
         return slope.lerp(self._slopes(len(slope), cells, h, counts, outer), lean)
 
-    def _lean(self, change: Change, new: Tensor) -> Tensor:
+    def _lean(self, change: Change, new: Tensor, h: Tensor, seen: Tensor | None) -> Tensor:
         """(T,), the share of recent samples in the gradient."""
+        if seen is not None and (drift := self._drift(h, seen)).any():
+            return self._share(change, drift)
         steps = (new - change.old.double())[change.known]
         if not steps.any():
             # Nothing has moved: a fresh table, or the last batch once more (recomputed).
@@ -75,11 +92,38 @@ class Guard(nn.Module):
         change.journal.write(self.moved, ..., moved)
         # No further than the batch itself makes likely: a pass at rest ends all leaning.
         delta = torch.minimum(moved.sqrt(), 10 * now.sqrt())
-        size = self.pairs.term.size(torch.stack([torch.zeros_like(delta), delta]))
-        excess = self.steepness * (size[1] - size[0])
-        lean = (1 - len(change.index) / change.count) * (1 - 1 / excess.clamp(min=1))
+        lean = self._share(change, delta)
         self._last = change.index, lean
         return lean
+
+    def _share(self, change: Change, delta: Tensor) -> Tensor:
+        """(T,), the share of recent samples in the gradient if scores are off by delta."""
+        size = self.pairs.term.size(torch.stack([torch.zeros_like(delta), delta]))
+        excess = self.steepness * (size[1] - size[0])
+        return (1 - len(change.index) / change.count) * (1 - 1 / excess.clamp(min=1))
+
+    def _drift(self, h: Tensor, seen: Tensor) -> Tensor:
+        """(T,), how far recent scores lie from earlier ones, where chance does not explain it.
+
+        Samples come in random order, so that a difference shows that the model has moved.
+        """
+        table, total = h.view(self.pairs.anchor.shape).double(), torch.zeros_like(self.moved)
+        for roles, cells in zip((self.pairs.anchor, self.pairs.partner), self.recent, strict=True):
+            samples = cells.T.clamp(min=0) // roles.shape[1]
+            earlier = (roles & seen.unsqueeze(1)).scatter(0, samples, False)
+            count = earlier.sum(0)
+            enough = (cells >= 0).all(1) & (count >= _RECENT)
+            if enough.any():
+                weight = earlier / count.clamp(min=1)
+                mean = (table * weight).sum(0)
+                spread = ((table - mean).square() * weight).sum(0).sqrt()
+                last = h[cells].double()
+                now = last.std(1, correction=0)
+                off = torch.stack([last.mean(1) - mean, now - spread])
+                chance = torch.maximum(spread, now) / _RECENT**0.5
+                certain = enough & (off.abs() > 6 * chance).any(0)
+                total += off.square().sum(0).where(certain, 0)
+        return total.sqrt()
 
     def _enter(self, change: Change) -> Tensor:
         """The cells of the batch and the recent ones, (2, T, B + 64); -1 where there is none."""

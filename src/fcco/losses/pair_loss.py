@@ -112,7 +112,7 @@ class PairLoss(ScoreLoss):
                 slope[other] = rows.partner_slopes(slopes, line[other], new, marked[other])
                 slope[own] += rows.anchor_slopes(slopes, *place)
         if self.guard is not None and change.writes:
-            slope = self.guard(change, h, slope, self.counts, self._outer)
+            slope = self.guard(change, h, seen, slope, self.counts, self._outer)
         return (weights * self.costs).sum(), slope if change.slopes else None
 
     def _commit(self, change: Change, rows: Rows, groups: Tensor, weights: Tensor) -> Tensor | None:
