@@ -171,7 +171,7 @@ class Sequence:
             return
         assert code in (0, -9), said
         self.started.add(identity(self.run))
-        if restart:
+        if restart and code == 0:  # killed, it may have left some of what it was to remove
             self.meddled = self.meddled and (self.output / "checkpoints").is_symlink()
         if code == 0:
             assert_same_run(self.output, self.clean[identity(self.run)])

@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
-def test_example(path, capsys):
+def test_example(path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", [str(path), "--quick"])
     runpy.run_path(str(path))
     lines = capsys.readouterr().out.splitlines()
     numbers = [float(re.findall(r"[\d.]+", line)[1]) for line in lines]
