@@ -28,7 +28,7 @@ accelerator.register_for_checkpointing(criterion)
 
 start = criterion.exact(torch.zeros(1200)).item()
 accelerator.print(f"epoch 0: training objective {start:.4f}")
-for epoch in range(epochs):
+for _ in range(epochs):
     for inputs, index in loader:
         with accelerator.accumulate(model):
             loss = criterion(model(inputs), index)

@@ -51,7 +51,7 @@ def test_loss():
 
 
 print(f"epoch 0: test objective {test_loss():.4f}")
-for epoch in range(epochs):
+for _ in range(epochs):
     for k in torch.randperm(len(train)).tolist():
         opt.zero_grad()
         loss = criterion(model(images[members[k]]), torch.tensor([k]))

@@ -35,7 +35,7 @@ def average_precision():
 
 
 print(f"epoch 0: test 1 - AP {1 - average_precision():.4f}")
-for epoch in range(epochs):
+for _ in range(epochs):
     for inputs, index in loader:
         opt.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
