@@ -99,9 +99,9 @@ def test_page(page):
 
 
 def test_readme(capsys):
-    loop, estimator = (float(capsys.readouterr().out) for _ in run(ROOT / "README.md"))
+    loss, loop = (float(capsys.readouterr().out) for _ in run(ROOT / "README.md"))
+    assert loss < -0.1, "below the partial likelihood of equal scores"
     assert loop < 0.05, "the exact objective of the test set; 0.5 at the start"
-    assert estimator > 0.98, "macro AUROC"
 
 
 def test_libauc_page(capsys):
