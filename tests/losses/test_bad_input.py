@@ -68,15 +68,19 @@ def malformed(draw):
     return case, scores, torch.tensor(index), weight, ValueError, sample
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
-@given(malformed())
-def test_malformed_calls(call):
-    case, scores, index, weight, error, said = call
-    criterion = FILLED[case.name]
-    before = state(criterion)
-    with pytest.raises(error, match=said.replace("-", r"\-")):
-        criterion(scores, index, weight)
-    assert same(criterion, before)
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_malformed_calls(count):
+    @settings(max_examples=count, deadline=None, derandomize=True)
+    @given(malformed())
+    def each(call):
+        case, scores, index, weight, error, said = call
+        criterion = FILLED[case.name]
+        before = state(criterion)
+        with pytest.raises(error, match=said.replace("-", r"\-")):
+            criterion(scores, index, weight)
+        assert same(criterion, before)
+
+    each()
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -18,7 +18,7 @@ from fcco.methods import REGISTRY
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(<!-- not run: \S.*? -->\n+)?^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-OWN_TESTS = {"README.md", "libauc.md"}
+OWN_TESTS = {"README.md", "libauc.md", "losses.md"}
 LONG = {"estimators.md"}
 """Pages that train for minutes."""
 PAGES = [
@@ -102,6 +102,14 @@ def test_readme(capsys):
     loss, loop = (float(capsys.readouterr().out) for _ in run(ROOT / "README.md"))
     assert loss < -0.1, "below the partial likelihood of equal scores"
     assert loop < 0.05, "the exact objective of the test set; 0.5 at the start"
+
+
+def test_losses_guide(capsys):
+    pages = run(ROOT / "docs" / "guide" / "losses.md")
+    next(pages)
+    value, start = map(float, re.findall(r"\d+\.\d+", capsys.readouterr().out))
+    assert value < start - 0.2
+    assert list(pages)
 
 
 def test_libauc_page(capsys):
