@@ -89,6 +89,8 @@ def schedule(size, world, *, odd):
     for _ in range(3):  # batches of other sizes on every rank
         drawn = torch.randperm(size, generator=order)
         steps.append(list(drawn[: 3 * world + 2].split([3 + 2 * (r == 1) for r in range(world)])))
+    for _ in range(3):  # one sample on each
+        steps.append(list(torch.randperm(size, generator=order)[:world].split(1)))
     if odd:  # no sample at all on a rank, or one that comes several times
         steps.append([torch.tensor([4, 9, 2][: 3 * (r != 1)]).long() for r in range(world)])
         steps.append([torch.tensor([8, 1 + r, 8, 3]) for r in range(world)])

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 import fcco
 from fcco import losses as L
 from fcco import objectives as O
+from fcco.losses.table_loss import merged
 from fcco.problem import Probe
 
 
@@ -520,3 +521,16 @@ def test_an_outer_function_that_overflows_changes_nothing():
 def test_what_a_criterion_cannot_be_built_from(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_merging_rows_of_one_block_keeps_what_is_small():
+    """A row of zeros comes at any scale, and must not wipe out the other one."""
+    values = torch.tensor([[2.0, 1.0], [0.0, 1.0], [0.0, 1.0], [4.0, 3.0]])
+    scale = torch.tensor([-500.0, 0.0, 3.0, -501.0])
+    probe = merged(Probe(torch.tensor([1, 1, 0, 1]), values, 1, log_scale=scale), 1)
+    assert probe.blocks.tolist() == [0, 1]
+    torch.testing.assert_close(probe.log_scale, torch.tensor([0.0, -500.0]))
+    torch.testing.assert_close(
+        probe.values, torch.tensor([[0.0, 1.0], [(2 + 4 / math.e) / 3, 5 / 3]])
+    )
+    assert probe.samples.tolist() == [1, 3]

@@ -76,10 +76,10 @@ def _bytes(column: Tensor) -> Tensor:
 
 def _joint(own: Tensor, parts: list[Tensor], ranks: Ranks) -> Tensor:
     """All parts of one column, with this rank's own in its place."""
-    shape = own.shape[1:]
-    whole = [
-        part.contiguous().view(own.dtype).to(own.device).reshape(len(part), *shape)
-        for part in parts
-    ]
+    whole = []
+    for part in parts:
+        # A copy: a slice of one row, or of none, has strides that fit no other type.
+        column = part.clone(memory_format=torch.contiguous_format).view(own.dtype)
+        whole.append(column.to(own.device).reshape(len(part), *own.shape[1:]))
     whole[ranks.rank] = own + (ranks.size - 1) * (own - own.detach()) if own.requires_grad else own
     return torch.cat(whole)
