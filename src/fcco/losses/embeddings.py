@@ -62,4 +62,4 @@ def weights_of_others(index: Tensor) -> tuple[Tensor, int]:
             "different samples are needed, of all ranks together"
         )
     weights = 1 / (others * counts[place]).double()
-    return weights.repeat(len(index), 1).masked_fill(index.unsqueeze(1) == index, 0), others
+    return weights.expand(len(index), -1).masked_fill(index.unsqueeze(1) == index, 0), others

@@ -87,6 +87,5 @@ class NCALoss(RowLoss):
             samples=others,
             related=classes.unsqueeze(1) == classes,
         )
-        with torch.autocast(embeddings.device.type, enabled=False):
-            probe = self.objective.inner(nn.Identity(), batch)
-            return self._take(merged(probe, rows_of(self.objective).scaled))
+        probe = self.objective.inner(nn.Identity(), batch)
+        return self._take(merged(probe, rows_of(self.objective).scaled))
