@@ -22,7 +22,7 @@ from fcco.problem import Probe
 def steps(seed=0, passes=2, size=8):
     drawn = generator(seed)
     for _ in range(passes):
-        yield from torch.randperm(N, generator=drawn).split(size)
+        yield from torch.randperm(N, generator=drawn).tensor_split(N // size)
 
 
 def train(criterion, network, case, indices, lr=0.05):
@@ -300,6 +300,10 @@ def test_a_copy_goes_its_own_way(case):
     assert criterion.rows.equal(rows)
     assert not twin.rows.equal(rows)
     assert case.call(criterion, network, torch.arange(8)) == other
+    file = io.BytesIO()
+    torch.save(criterion, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False).rows.equal(criterion.rows)
     assert loss.requires_grad
 
 
@@ -411,6 +415,16 @@ def _lookup(outputs):
         return torch.stack(found)
 
     return look
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[-1]], ids=str)
+def test_a_compiled_training_step_leaves_the_criterion_alone(case):
+    criterion, network = case.criterion(), model()
+    twin, plain = copy.deepcopy(criterion), copy.deepcopy(network)
+    step = torch.compile(lambda index: case.call(criterion, network, index), backend="eager")
+    for index in steps(passes=1):
+        assert step(index).item() == case.call(twin, plain, index).item()
+    assert criterion.rows.equal(twin.rows)
 
 
 def test_tiny_temperatures_stay_finite():

@@ -23,6 +23,12 @@ class Criterion(nn.Module):
 
     _apart_from: int | None = None
 
+    def __init_subclass__(cls) -> None:
+        """A forward pass reads numbers from its table and writes to it: it is never compiled."""
+        super().__init_subclass__()
+        if "forward" in cls.__dict__:
+            cls.forward = torch.compiler.disable(cls.__dict__["forward"])
+
     @property
     def _writes(self) -> bool:
         """Whether a batch is remembered: not in eval mode, nor without gradients."""

@@ -44,7 +44,8 @@ def exchange(ranks: Ranks | None, read: Callable[[], Sequence[Tensor]]) -> list[
         columns = list(read())
     except Exception as raised:
         error = raised
-    sent = torch.cat([torch.empty(len(columns[0]) if columns else 0, 0), *map(_bytes, columns)], 1)
+    none = torch.empty(len(columns[0]) if columns else 0, 0, dtype=torch.uint8, device=place)
+    sent = torch.cat([none, *(_bytes(column).to(place) for column in columns)], dim=1)
     head = torch.tensor([error is not None, *sent.shape], device=place)
     faults, counts, widths = torch.stack(ranks.gather(head)).T.tolist()
     if any(faults):
@@ -69,9 +70,9 @@ def _width(column: Tensor) -> int:
 
 
 def _bytes(column: Tensor) -> Tensor:
-    """(n, width), on the host."""
-    flat = column.detach().reshape(len(column), -1 if len(column) else math.prod(column.shape[1:]))
-    return flat.contiguous().view(torch.uint8).cpu()
+    """(n, width)."""
+    flat = column.detach().reshape(len(column), math.prod(column.shape[1:]))
+    return flat.contiguous().view(torch.uint8)
 
 
 def _joint(own: Tensor, parts: list[Tensor], ranks: Ranks) -> Tensor:

@@ -37,6 +37,13 @@ class _Taken:
         return self.blocks.equal(probe.blocks) and self.values.equal(probe.values)
 
 
+class _Alive(WeakSet[_Taken]):
+    """Steps whose graphs are alive; a copy begins with none."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Alive, ()
+
+
 class RowLoss(Criterion):
     """The mean of f_i(u_t^i) over the probed blocks i, with the gradient of SOX at u_t:
 
@@ -68,7 +75,7 @@ class RowLoss(Criterion):
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
         self.register_buffer("rows", torch.zeros(shape, dtype=dtype))
         self.register_buffer("visited", torch.zeros(shape[:1], dtype=torch.bool))
-        self._alive = WeakSet[_Taken]()  # steps whose graphs are
+        self._alive = _Alive()
 
     def _coefficients(self) -> Coefficients:
         """The gain of the next step: the one place where beta is chosen."""

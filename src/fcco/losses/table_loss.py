@@ -9,6 +9,7 @@ from fcco.kernel.rows import rows_of
 from fcco.losses.exchange import exchange
 from fcco.losses.row_loss import RowLoss
 from fcco.methods import Point
+from fcco.objectives.scores import widened
 from fcco.problem import Probe
 
 __all__ = ["TableLoss", "merged"]
@@ -56,7 +57,7 @@ class TableLoss(RowLoss):
         checks.distinct(checks.probe(Point.CURRENT, 0, probe))
         checks.settle()
         scale = () if probe.log_scale is None else (probe.log_scale,)
-        return probe.blocks, probe.values, probe.samples_per_row(), *scale
+        return probe.blocks, widened(probe.values), probe.samples_per_row(), *scale
 
 
 def merged(probe: Probe, scaled: int) -> Probe:
