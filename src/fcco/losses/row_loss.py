@@ -112,6 +112,7 @@ class RowLoss(Criterion):
             num_blocks=table.num_blocks,
             ranks=1,
             checks=checks,
+            single=True,
             weights={Point.CURRENT: 1.0} if wanted else {},
         )
         with _aside(checks.device):
@@ -123,7 +124,7 @@ class RowLoss(Criterion):
             checks.rows(u, part.ids, "u")
             checks.rows(values, part.ids, "f(u)")
             checks.settle()
-            slopes = None if pull is None else pull.values / s.count
+            slopes = None if pull is None else pull.values
             taken = _Taken(probe.blocks, probe.values.detach(), values.mean(), slopes)
             if writes:
                 self._alive.add(taken)
