@@ -66,8 +66,9 @@ class Step:
         num_blocks: m, of all ranks.
         ranks: how many processes probe equally many blocks each.
         checks: where doubts about what is seen are noted.
-        single: there is one closure, so B1 is known when slopes are taken, and cotangents are those
-            of the mean; otherwise the mean is taken when all were seen.
+        single: there is one closure on one rank, so B1 is known when slopes are taken, and
+            cotangents are those of the mean; otherwise the mean is taken when all were seen (ranks
+            may differ in the number of their closures, and their gradients are averaged).
 
     ``weights`` are those of the gradients in z, ``count`` is B1 of this rank.
     """
