@@ -142,6 +142,9 @@ def build(name, structure, heat, dtype):
             O.GlobalContrastive(m, heat, two_way=True), D.ViewData(x[:m], z[:m], two_way=True), 2
         ),
         "contrastive, individual": lambda: (individual, D.ViewData(x[:m], z[:m]), 2),
+        "contrastive, common temperature": lambda: (
+            O.GlobalContrastive(m, heat, common=True), D.ViewData(x[:m], z[:m]), 2
+        ),
         "group dro": lambda: (O.GroupDRO(bags, heat), D.GroupData(x, groups, TARGETS), 2),
         "group cvar": lambda: (
             O.GroupCVaR(bags, temperature=heat), D.GroupData(x, groups, TARGETS), 2

@@ -233,6 +233,8 @@ NUM_EVENTS = int(EVENTS.sum())
 
 INDIVIDUAL = O.GlobalContrastive(N, 0.3, individual=True, radius=0.2)
 INDIVIDUAL.temperatures = nn.Parameter(torch.full((N,), 0.3, dtype=torch.float64))
+COMMON = O.GlobalContrastive(N, 0.3, common=True, radius=0.2)
+COMMON.temperatures = nn.Parameter(torch.full((1,), 0.3, dtype=torch.float64))
 
 CASES = [
     Case("auc multi-class", O.MultiTaskAUC(3), D.TaskData.from_classes(X, CLASSES), 3,
@@ -275,6 +277,8 @@ CASES = [
     Case("contrastive, two-way", O.GlobalContrastive(N, 0.3, two_way=True),
          D.ViewData(X, Z, two_way=True), 2, lambda h, g: contrastive(h, g, 0.3, True)),
     Case("contrastive, individual", INDIVIDUAL,
+         D.ViewData(X, Z), 2, lambda h, g: contrastive(h, g, 0.3, False, radius=0.2)),
+    Case("contrastive, common temperature", COMMON,
          D.ViewData(X, Z), 2, lambda h, g: contrastive(h, g, 0.3, False, radius=0.2)),
     Case("group dro", O.GroupDRO(3, 0.5), D.GroupData(X, GROUPS, TARGETS), 2,
          lambda h: mean(0.5 * (math.exp(v / 0.5) - 1) for v in group_losses(h))),

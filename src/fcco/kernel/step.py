@@ -66,6 +66,9 @@ class Step:
         num_blocks: m, of all ranks.
         ranks: how many processes probe equally many blocks each.
         checks: where doubts about what is seen are noted.
+        single: there is one closure on one rank, so B1 is known when slopes are taken, and
+            cotangents are those of the mean; otherwise the mean is taken when all were seen (ranks
+            may differ in the number of their closures, and their gradients are averaged).
 
     ``weights`` are those of the gradients in z, ``count`` is B1 of this rank.
     """
@@ -80,6 +83,7 @@ class Step:
     num_blocks: int
     ranks: int
     checks: Checks
+    single: bool = False
     weights: dict[Point, float] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     count: int = 0
@@ -174,6 +178,8 @@ def look(
             u = s.rows.of(probe, s.dtype, pair=True)
     slopes = s.rows.slopes(u, values, ids, supported=s.method.slope_at is not SlopeAt.PAIR)
     s.checks.rows(slopes, ids, f"slope of f at the {point.value} point (feasible?)")
+    if s.single:
+        return Pull(slopes / len(ids), loss=1)
     # A closure's loss counts by its share of the blocks, so that mean losses give the mean loss.
     return Pull(slopes, loss=len(ids))
 
@@ -208,5 +214,5 @@ def estimate(
 ) -> list[Tensor]:
     """z_t; ``gradient`` is the sum over points and blocks in which the weights of b are folded."""
     keep = 1 - s.coefficients.alpha if s.number > 1 else 0.0
-    folded = Weights(current=1 / s.count, anchor=b.anchor)
+    folded = Weights(current=1.0 if s.single else 1 / s.count, anchor=b.anchor)
     return advance(z, keep, folded, gradient, {}, anchor if b.anchor != 0 else None)

@@ -1,12 +1,16 @@
 """A batch as a score table takes it: checked, and every sample in it once."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["ScoreBatch", "read_batch"]
+from fcco.distributed import Ranks
+from fcco.losses.exchange import exchange
+
+__all__ = ["ScoreBatch", "named", "read_batch", "read_index"]
 
 
 @dataclass(frozen=True)
@@ -22,11 +26,17 @@ class ScoreBatch:
 
 
 def read_batch(
-    scores: Any, index: Any, weight: Any, *, num_samples: int, num_tasks: int
+    scores: Any,
+    index: Any,
+    weight: Any,
+    *,
+    num_samples: int,
+    num_tasks: int,
+    ranks: Ranks | None = None,
 ) -> ScoreBatch:
     """Check a batch and merge the draws of one sample: it has the mean of their scores.
 
-    Ranks that train together would exchange (index, score, weight) here, before merging.
+    Ranks that train together exchange (index, score, weight) before merging.
 
     Examples:
         >>> batch = read_batch(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([4, 4, 0]), None,
@@ -34,14 +44,9 @@ def read_batch(
         >>> batch.index, batch.scores.T, batch.share
         (tensor([0, 4]), tensor([[5., 2.]]), tensor([0.5000, 0.5000], dtype=torch.float64))
     """
-    index = _index(index, num_samples)
-    scores = _scores(scores, len(index), num_tasks)
-    index = index.to(scores.device)
-    lost = (~scores.isfinite()).any(1)
-    if lost.any():
-        raise FloatingPointError(f"scores of samples {_named(index[lost])} are not finite")
+    read = partial(_checked, scores, index, weight, num_samples, num_tasks)
+    index, scores, *weights = exchange(ranks, read)
     draws = torch.ones(len(index), dtype=torch.float64, device=scores.device)
-    weights = draws if weight is None else _weights(weight, index)
     index, inverse = index.unique(return_inverse=True)
     share = torch.zeros(len(index), dtype=torch.float64, device=scores.device)
     if len(index) == len(inverse):
@@ -50,27 +55,58 @@ def read_batch(
         counts = share.index_add(0, inverse, draws).to(scores.dtype)
         merged = scores.new_zeros(len(index), num_tasks).index_add(0, inverse, scores)
         scores = merged / counts.unsqueeze(1)
-    if weight is None:
+    if not weights:
         return ScoreBatch(index, scores, share + 1 / max(len(index), 1))
-    return ScoreBatch(index, scores, share.index_add(0, inverse, weights) / max(len(inverse), 1))
+    return ScoreBatch(index, scores, share.index_add(0, inverse, weights[0]) / max(len(inverse), 1))
 
 
-def _index(given: Any, num_samples: int) -> Tensor:
+def read_index(given: Any, count: int, *, name: str = "index", members: str = "samples") -> Tensor:
+    """Which samples a batch holds, or to which groups its samples belong.
+
+    Examples:
+        >>> read_index([2, 3], 3)
+        Traceback (most recent call last):
+        ValueError: index: samples [3] are outside 0..2, those that the criterion was built for
+    """
     index = torch.as_tensor(given)
     whole = not (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool)
     if index.ndim != 1 or not (whole or not len(index)):
         raise ValueError(
-            f"index must be whole numbers of shape (B,), got {index.dtype} of shape "
+            f"{name} must be whole numbers of shape (B,), got {index.dtype} of shape "
             f"{tuple(index.shape)}"
         )
     index = index.long()
-    outside = (index < 0) | (index >= num_samples)
+    outside = (index < 0) | (index >= count)
     if outside.any():
         raise ValueError(
-            f"index: samples {_named(index[outside])} are outside 0..{num_samples - 1}, those that "
+            f"{name}: {members} {named(index[outside])} are outside 0..{count - 1}, those that "
             "the criterion was built for"
         )
     return index
+
+
+def named(samples: Tensor) -> str:
+    """The first of some samples, for an error.
+
+    Examples:
+        >>> named(torch.arange(12))
+        '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...]'
+    """
+    shown = samples[:10].tolist()
+    return str(shown) if len(samples) <= 10 else f"{str(shown)[:-1]}, ...]"
+
+
+def _checked(
+    scores: Any, index: Any, weight: Any, num_samples: int, num_tasks: int
+) -> list[Tensor]:
+    """(B,), (B, T) and, if there are any, the weights, (B,)."""
+    index = read_index(index, num_samples)
+    scores = _scores(scores, len(index), num_tasks)
+    index = index.to(scores.device)
+    lost = (~scores.isfinite()).any(1)
+    if lost.any():
+        raise FloatingPointError(f"scores of samples {named(index[lost])} are not finite")
+    return [index, scores] if weight is None else [index, scores, _weights(weight, index)]
 
 
 def _scores(given: Any, count: int, num_tasks: int) -> Tensor:
@@ -94,11 +130,6 @@ def _weights(given: Any, index: Tensor) -> Tensor:
     bad = ~((weights >= 0) & weights.isfinite())
     if bad.any():
         raise ValueError(
-            f"weight must be finite and not negative, that of samples {_named(index[bad])} is not"
+            f"weight must be finite and not negative, that of samples {named(index[bad])} is not"
         )
     return weights
-
-
-def _named(samples: Tensor) -> str:
-    shown = samples[:10].tolist()
-    return str(shown) if len(samples) <= 10 else f"{str(shown)[:-1]}, ...]"

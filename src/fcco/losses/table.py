@@ -1,14 +1,13 @@
 """The table of scores: what every loss that remembers one score per sample has in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fcco.losses.batch import ScoreBatch, read_batch
+from fcco.losses.criterion import Criterion
 from fcco.losses.journal import Journal
 
 __all__ = ["Change", "ScoreLoss"]
@@ -34,7 +33,7 @@ class Change:
     """Whether this stays: not in eval mode, nor without gradients."""
 
 
-class ScoreLoss(nn.Module, ABC):
+class ScoreLoss(Criterion, ABC):
     """F(h_1, ..., h_N) of the last known scores of all samples, one fresh batch at a time.
 
     ``forward`` writes the batch's scores into the table and returns a scalar with
@@ -47,6 +46,8 @@ class ScoreLoss(nn.Module, ABC):
     In ``eval()`` and under ``no_grad`` nothing is written: the value is F with the batch's scores
     in place of the remembered ones.
 
+    Under ``torch.distributed`` the batch is that of all ranks together.
+
     A subclass defines ``exact`` and ``_look``, and registers running sums, which stay float64,
     by ``_running``.
 
@@ -54,6 +55,8 @@ class ScoreLoss(nn.Module, ABC):
         num_samples: N.
         num_tasks: T, scores of each sample.
     """
+
+    _table = "scores"
 
     scores: Tensor
     """(N, T), the last score of every sample; 0 where none was seen."""
@@ -92,8 +95,9 @@ class ScoreLoss(nn.Module, ABC):
             weight,
             num_samples=len(self.scores),
             num_tasks=self.scores.shape[1],
+            ranks=self._together(),
         )
-        journal, write = Journal(), self.training and torch.is_grad_enabled()
+        journal, write = Journal(), self._writes
         slopes = torch.is_grad_enabled() and batch.scores.requires_grad
         try:
             with torch.no_grad(), torch.autocast(self.scores.device.type, enabled=False):
@@ -143,20 +147,6 @@ class ScoreLoss(nn.Module, ABC):
         """Register what follows from the labels: it moves along but is not saved."""
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor, persistent=False)
-
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
-        """Move, with at least float32 for the table, and all else as precise as it is."""
-        buffers = [(part, name) for part in self.modules() for name in part._buffers]
-        before = [part._buffers[name] for part, name in buffers]
-        table = self.scores
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for (part, name), tensor in zip(buffers, before, strict=True):
-            moved = part._buffers[name]
-            if tensor is not None and moved is not None and tensor.is_floating_point():
-                narrow = torch.promote_types(moved.dtype, torch.float32)
-                dtype = narrow if tensor is table else tensor.dtype
-                part._buffers[name] = tensor.to(moved.device, dtype)
-        return self
 
     def extra_repr(self) -> str:
         """The size of the table."""

@@ -35,7 +35,8 @@ class GlobalContrastive(nn.Module, ScaledObjective):
             f(u) = T_i (log(eps + u) + ``radius``). Pass ``objective.parameters()`` to the
             optimizer too, and save ``objective.state_dict()`` in checkpoints. T_i is at least
             ``temperature / 10``. A step then costs O(m), as for any parameter of size m.
-        radius: the radius of the KL ball of the learned temperatures (only for ``individual``).
+        common: learn one temperature for all anchors, in the same way.
+        radius: the radius of the KL ball of learned temperatures.
         eps: added to u; values of u far below it count as 0.
 
     Examples:
@@ -51,6 +52,7 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         *,
         two_way: bool = False,
         individual: bool = False,
+        common: bool = False,
         radius: float = 0.5,
         eps: float = 1e-14,
     ) -> None:
@@ -58,16 +60,19 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         check_positive(num_pairs=num_pairs, temperature=temperature, radius=radius, eps=eps)
         if num_pairs < 2:
             raise ValueError("num_pairs must be at least 2: an anchor is compared with other pairs")
+        if individual and common:
+            raise ValueError("temperatures are individual or common, not both")
         self.num_pairs = self.inner_size = num_pairs
         self.num_blocks = 2 * num_pairs if two_way else num_pairs
-        self.inner_dim = 2 if individual else 1
+        self.inner_dim = 2 if individual or common else 1
         self.scaled_dim = 1
         self.temperature = temperature
         self.radius = radius
         self.eps = eps
         self.temperatures: nn.Parameter | None = None
-        if individual:
-            self.temperatures = nn.Parameter(torch.full((self.num_blocks,), temperature))
+        if individual or common:
+            count = self.num_blocks if individual else 1
+            self.temperatures = nn.Parameter(torch.full((count,), temperature))
 
     def inner(self, model: Callable[[Tensor], Any] | tuple[Any, Any], batch: ViewBatch) -> Probe:
         """The mean over the sampled pairs, in the direction of each block."""
@@ -77,15 +82,36 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         backward = batch.backward.unsqueeze(1)
         anchors = torch.where(backward, y[batch.anchors], x[batch.anchors])
         others = torch.where(backward, x[batch.anchors], y[batch.anchors])
-        own = (anchors * others).sum(1, keepdim=True)
+        own = (anchors * others).sum(1)
         cosines = torch.where(
             backward, anchors @ x[batch.partners].T, anchors @ y[batch.partners].T
         )
-        heat = self._heat(batch.blocks)
-        values, scale = mean_of_exponentials((cosines - own) / heat, batch.weights)
+        return self.compare(batch.blocks, own, cosines, batch.weights, len(batch.partners))
+
+    def compare(
+        self, blocks: Tensor, own: Tensor, cosines: Tensor, weights: Tensor, samples: int
+    ) -> Probe:
+        """The mean over partners, from cosines.
+
+        Args:
+            blocks: (B1,).
+            own: (B1,), of each anchor and its own partner.
+            cosines: (B1, k), of each anchor and the others.
+            weights: (B1, k), of each other partner in the mean.
+            samples: partners behind each value.
+
+        Examples:
+            >>> objective = GlobalContrastive(num_pairs=9, temperature=1.0)
+            >>> probe = objective.compare(torch.tensor([4]), torch.tensor([0.5]),
+            ...     torch.tensor([[0.5, 0.5]]), torch.tensor([[0.5, 0.5]]), 2)
+            >>> probe.values, probe.log_scale
+            (tensor([[1.]]), tensor([0.]))
+        """
+        heat = self._heat(blocks)
+        exponents = (cosines - own.unsqueeze(1)) / heat
+        values, scale = mean_of_exponentials(exponents, weights)
         columns = [values] if isinstance(heat, float) else [values, heat.squeeze(1)]
-        samples = len(batch.partners)
-        return Probe(batch.blocks, torch.stack(columns, dim=1), samples, log_scale=scale)
+        return Probe(blocks, torch.stack(columns, dim=1), samples, log_scale=scale)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """T log(eps + u)."""
@@ -111,7 +137,8 @@ class GlobalContrastive(nn.Module, ScaledObjective):
     def _heat(self, blocks: Tensor) -> Tensor | float:
         if self.temperatures is None:
             return self.temperature
-        heat = self.temperatures[blocks]
+        every = self.temperatures
+        heat = every[blocks] if len(every) > 1 else every.expand(len(blocks))
         # The gradient ignores the bound, so that a temperature below it can rise again.
         heat = heat + (heat.clamp(min=self.temperature / 10) - heat).detach()
         return heat.unsqueeze(1)

@@ -270,6 +270,7 @@ class CompositionalOptimizer(BlockOptimizer):
             num_blocks=self.objective.num_blocks,
             ranks=self.ranks.size,
             checks=checks,
+            single=len(closures) == 1 and self.ranks.size == 1,
         )
         buckets = self.ranks.reduction.active
         gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)

@@ -1,0 +1,72 @@
+"""A loss that remembers: when it writes, with whom it shares a batch, how precise its table is."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from fcco.distributed import Ranks
+
+__all__ = ["Criterion"]
+
+
+class Criterion(nn.Module):
+    """A table in buffers, equal on all ranks; it is written in training, with gradients."""
+
+    _table: ClassVar[str]
+    """The name of the buffer that follows ``.to(dtype)``; other numbers keep their precision."""
+
+    ranks: Ranks | None = None
+    """Those that train together: None stands for all of ``torch.distributed``, if it is set up."""
+
+    _apart_from: int | None = None
+
+    def __init_subclass__(cls) -> None:
+        """A forward pass reads numbers from its table and writes to it: it is never compiled."""
+        super().__init_subclass__()
+        if "forward" in cls.__dict__:
+            cls.forward = torch.compiler.disable(cls.__dict__["forward"])
+
+    @property
+    def _writes(self) -> bool:
+        """Whether a batch is remembered: not in eval mode, nor without gradients."""
+        return self.training and torch.is_grad_enabled()
+
+    def _together(self) -> Ranks | None:
+        """The ranks to exchange batches with; None where there is nothing to exchange."""
+        ranks = (self.ranks or Ranks()) if self._writes else None
+        if ranks is None or ranks.size == 1:
+            return None
+        if (wrapper := DistributedDataParallel._get_active_ddp_module()) is not None:
+            self._leave_to_us(wrapper)
+        return ranks
+
+    def _leave_to_us(self, wrapper: DistributedDataParallel) -> None:
+        """Keep DDP, which calls a module that holds this one, from broadcasting the table.
+
+        It broadcasts all buffers before every forward pass but those it is told to ignore. The
+        tables are equal on all ranks without it.
+        """
+        if self._apart_from == id(wrapper):
+            return
+        for path, module in wrapper.module.named_modules():
+            if module is self:
+                names = {name for name, _ in self.named_buffers(prefix=path)}
+                wrapper.parameters_to_ignore |= names
+        self._apart_from = id(wrapper)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        """Move, with at least float32 for the table, and all else as precise as it is."""
+        buffers = [(part, name) for part in self.modules() for name in part._buffers]
+        before = [part._buffers[name] for part, name in buffers]
+        table: Tensor = getattr(self, self._table)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for (part, name), tensor in zip(buffers, before, strict=True):
+            moved = part._buffers[name]
+            if tensor is not None and moved is not None and tensor.is_floating_point():
+                narrow = torch.promote_types(moved.dtype, torch.float32)
+                dtype = narrow if tensor is table else tensor.dtype
+                part._buffers[name] = tensor.to(moved.device, dtype)
+        return self

@@ -1,0 +1,108 @@
+"""Distributionally robust over groups, beside any loss per sample."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fcco.losses.batch import named, read_index
+from fcco.losses.exchange import exchange
+from fcco.losses.row_loss import RowLoss
+from fcco.objectives.group_dro import GroupCVaR, GroupDRO
+from fcco.problem.batches import GroupBatch
+
+__all__ = ["GroupCVaRLoss", "GroupDROLoss"]
+
+
+class _GroupLoss(RowLoss):
+    """A function of the mean losses of groups, which the table tracks."""
+
+    def forward(self, losses: Tensor, groups: Tensor) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            losses: (B,), one per sample (``reduction="none"``).
+            groups: (B,), to which group each sample belongs.
+        """
+        read = partial(_checked, losses, groups, self.objective.num_blocks)
+        groups, losses = exchange(self._together(), read)
+        blocks, owner, counts = groups.unique(return_inverse=True, return_counts=True)
+        batch = GroupBatch(blocks, losses, owner, counts, targets=groups)
+        return self._take(self.objective.inner(nn.Identity(), batch))
+
+
+class GroupDROLoss(_GroupLoss):
+    """KL-regularized worst group: the mean over the probed groups of T (exp(u / T) - 1).
+
+    u is the tracked mean loss of a group. As the temperature T goes to 0 the worst group alone
+    counts, as it goes to infinity all count alike. ``criterion.objective.risk(value)`` is the soft
+    maximum. The objective is ``fcco.objectives.GroupDRO``.
+
+    On several ranks the batch is that of all of them: 8 bytes and the loss for every sample.
+
+    Args:
+        num_groups: m.
+        temperature: T.
+        beta: weight of the new in u.
+
+    Examples:
+        >>> criterion = GroupDROLoss(4, temperature=1.0)
+        >>> criterion(torch.tensor([0.0, 1.0, 1.0]), torch.tensor([3, 0, 0]))  # (e - 1) / 2
+        tensor(0.8591)
+    """
+
+    def __init__(self, num_groups: int, *, temperature: float, beta: float = 0.5) -> None:
+        super().__init__(GroupDRO(num_groups, temperature, _given), beta=beta)
+
+
+class GroupCVaRLoss(_GroupLoss):
+    """The mean loss of the worst ``fraction`` of the groups, with a smoothed hinge.
+
+    min over s of s + mean_i max(u_i - s, 0) / fraction. The threshold s is learned like a weight:
+    give ``criterion.parameters()`` to the optimizer too. The objective is
+    ``fcco.objectives.GroupCVaR``.
+
+    On several ranks the batch is that of all of them: 8 bytes and the loss for every sample.
+
+    Args:
+        num_groups: m.
+        fraction: of the groups that counts, in (0, 1].
+        temperature: the width of the smoothing.
+        beta: weight of the new in u.
+
+    Examples:
+        >>> criterion = GroupCVaRLoss(4, fraction=0.5)
+        >>> len(list(criterion.parameters()))
+        1
+    """
+
+    def __init__(
+        self, num_groups: int, *, fraction: float, temperature: float = 0.1, beta: float = 0.5
+    ) -> None:
+        super().__init__(GroupCVaR(num_groups, fraction, temperature, _given), beta=beta)
+
+
+def _given(losses: Tensor, groups: Tensor) -> Tensor:
+    """The loss of each sample is computed already."""
+    return losses
+
+
+def _checked(losses: Any, groups: Any, num_groups: int) -> list[Tensor]:
+    groups = read_index(groups, num_groups, name="groups", members="groups")
+    if not isinstance(losses, Tensor) or not losses.is_floating_point():
+        kind = losses.dtype if isinstance(losses, Tensor) else type(losses).__name__
+        raise ValueError(f"losses must be a tensor of floats, got {kind}")
+    if losses.shape != groups.shape:
+        raise ValueError(
+            f"losses must have shape ({len(groups)},), one per sample of groups, got "
+            f"{tuple(losses.shape)}: reduction='none'?"
+        )
+    lost = ~losses.detach().isfinite()
+    if lost.any():
+        where = lost.nonzero().flatten()
+        groups = groups.to(losses.device)[where]
+        raise FloatingPointError(
+            f"losses at {named(where)}, of groups {named(groups)}, are not finite"
+        )
+    return [groups.to(losses.device), losses.to(torch.promote_types(losses.dtype, torch.float32))]

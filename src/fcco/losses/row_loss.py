@@ -1,0 +1,189 @@
+"""The table of rows: every loss that tracks u is SOX's step with slopes at u_t."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+
+from fcco.distributed import Share
+from fcco.kernel.checks import Checks
+from fcco.kernel.rows import rows_of
+from fcco.kernel.step import Step, look, track
+from fcco.kernel.table import BlockTable
+from fcco.kernel.writes import commit
+from fcco.losses.criterion import Criterion
+from fcco.methods import SOX, Coefficients, Point
+from fcco.optim.arguments import check_problem
+from fcco.problem import Objective, Probe
+
+__all__ = ["RowLoss"]
+
+_METHOD = SOX.updated()
+
+
+@dataclass(frozen=True, eq=False)
+class _Taken:
+    """A step of the table: from what it was made, and what came out."""
+
+    blocks: Tensor
+    values: Tensor
+    mean: Tensor
+    slopes: Tensor | None  # of the mean; None: no gradient is wanted
+
+    def is_of(self, probe: Probe) -> bool:
+        return self.blocks.equal(probe.blocks) and self.values.equal(probe.values)
+
+
+class _Alive(WeakSet[_Taken]):
+    """Steps whose graphs are alive; a copy begins with none."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Alive, ()
+
+
+class RowLoss(Criterion):
+    """The mean of f_i(u_t^i) over the probed blocks i, with the gradient of SOX at u_t:
+
+        u_t = (1 - beta) u_{t-1} + beta g(w_t; xi),    mean grad g_i(w_t; xi)^T grad f_i(u_t^i).
+
+    A block that is met for the first time takes its fresh value. In ``eval()`` and under
+    ``no_grad`` nothing is written; the value is the one that would be.
+
+    A subclass forms a probe in ``forward`` and hands it to ``_take``.
+
+    Args:
+        objective: the f_i, and how large the table is.
+        beta: weight of the new in u, in (0, 1]; the attribute may be changed during training.
+    """
+
+    _table = "rows"
+
+    rows: Tensor
+    """(m, p), or (m, p + 1) with a log-scale: u of every block; 0 where it was never met."""
+    visited: Tensor
+    """(m,), which blocks were met."""
+
+    def __init__(self, objective: Objective, *, beta: float = 0.5) -> None:
+        super().__init__()
+        check_problem(objective, _METHOD, None)
+        self.objective, self.beta = objective, beta
+        self._coefficients()
+        shape = objective.num_blocks, rows_of(objective).width
+        dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
+        self.register_buffer("rows", torch.zeros(shape, dtype=dtype))
+        self.register_buffer("visited", torch.zeros(shape[:1], dtype=torch.bool))
+        self._alive = _Alive()
+
+    def _coefficients(self) -> Coefficients:
+        """The gain of the next step: the one place where beta is chosen."""
+        fixed = {"lr": 0.0, "weight_decay": 0.0, "alpha": 1.0, "gamma": 0.0}
+        return Coefficients.of_groups([{**fixed, "beta": self.beta}])
+
+    def _take(self, probe: Probe, share: float = 1.0) -> Tensor:
+        """One step of the table; ``share`` is the weight of ``Probe.loss`` (on several ranks)."""
+        taken = self._before(probe) or self._step(probe)
+        wide = torch.promote_types(probe.values.dtype, torch.float32)
+        value = taken.mean.to(wide)
+        if taken.slopes is not None:
+            value = _Attach.apply(probe.values, value, taken)  # type: ignore[no-untyped-call]
+        loss = probe.loss
+        if loss is None or not loss.requires_grad:
+            return value
+        return value + share * (loss - loss.detach()).to(wide)
+
+    def _step(self, probe: Probe) -> _Taken:
+        """u_t, its mean of f and the slopes; written if all is well."""
+        if not isinstance(probe, Probe):
+            raise TypeError(f"probe must be a Probe, got {type(probe).__name__}")
+        writes, wanted = self._writes, torch.is_grad_enabled() and _attached(probe)
+        rows, table = rows_of(self.objective), self._as_table()
+        checks, c = self._checks(probe), self._coefficients()
+        s = Step(
+            method=_METHOD,
+            coefficients=c,
+            number=1,
+            coincide=(),
+            rows=rows,
+            table=table,
+            dtype=table.dtype,
+            num_blocks=table.num_blocks,
+            ranks=1,
+            checks=checks,
+            single=True,
+            weights={Point.CURRENT: 1.0} if wanted else {},
+        )
+        with _aside(checks.device):
+            pull = look(s, Point.CURRENT, 0, probe)
+            (part,) = s.parts
+            u = track(s, part) if part.new is None else part.new
+            values = rows.outer(u, part.ids)
+            checks.distinct(part.ids)
+            checks.rows(u, part.ids, "u")
+            checks.rows(values, part.ids, "f(u)")
+            checks.settle()
+            slopes = None if pull is None else pull.values
+            taken = _Taken(probe.blocks, probe.values.detach(), values.mean(), slopes)
+            if writes:
+                self._alive.add(taken)
+                commit(table.writes(part.ids, part.old, u, step=1, beta=c.beta))
+        return taken
+
+    def _before(self, probe: Probe) -> _Taken | None:
+        """The step of the forward pass that a backward pass is computing again, if it is one.
+
+        Activation checkpointing does so, and a second step would move u once more. Its first pass
+        either took place without gradients, and wrote nothing, or is alive with its graph.
+        """
+        if torch._C._current_graph_task_id() < 0:
+            return None
+        return next((taken for taken in self._alive if taken.is_of(probe)), None)
+
+    def _checks(self, probe: Probe) -> Checks:
+        values = probe.values
+        device = values.device if isinstance(values, Tensor) else self.rows.device
+        share = Share(self.objective.num_blocks)
+        return Checks(share, self.objective.inner_dim, device)
+
+    def _as_table(self) -> BlockTable:
+        buffers = {"rows": self.rows, "visited": self.visited}
+        share = Share(self.objective.num_blocks)
+        return BlockTable(buffers, share, scaled=rows_of(self.objective).scaled)
+
+    def read(self, blocks: Tensor) -> Tensor:
+        """u of ``blocks``, a copy, (k, p); 0 where a block was never met."""
+        return self._as_table().read(blocks)
+
+    def extra_repr(self) -> str:
+        """The size of the table, and beta."""
+        return f"num_blocks={len(self.rows)}, beta={self.beta}"
+
+
+class _Attach(torch.autograd.Function):
+    """A value with given slopes; the graph holds on to the step, which is known while it lives."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, value: Tensor, taken: _Taken) -> Tensor:
+        ctx.taken = taken
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        taken, (gradient,) = ctx.taken, gradients
+        return (taken.slopes * gradient.to(taken.slopes)).to(taken.values.dtype), None, None
+
+
+def _attached(probe: Probe) -> bool:
+    return isinstance(probe.values, Tensor) and probe.values.requires_grad
+
+
+def _aside(device: torch.device) -> ExitStack:
+    """Without gradients and autocast; what is saved inside is nothing to an outer checkpoint."""
+    stack = ExitStack()
+    stack.enter_context(torch.no_grad())
+    stack.enter_context(torch.autocast(device.type, enabled=False))
+    keep = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+    stack.enter_context(keep)
+    return stack

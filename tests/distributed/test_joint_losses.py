@@ -1,0 +1,38 @@
+"""A loss on several ranks is the loss of one process that sees their batches together."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from distributed.cluster import finish, start
+from distributed.joint import JOBS, run
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_ranks_equal_one_process(world, parallel, tmp_path):
+    finish(start(HERE / "joint.py", world, tmp_path, parallel))
+    ranks = [torch.load(tmp_path / f"{rank}.pt") for rank in range(world)]
+    for name in JOBS:
+        expected = run(name, world, "alone")
+        first = ranks[0][name]
+        for result in (one[name] for one in ranks):
+            assert result["values"] == pytest.approx(expected["values"], rel=1e-12, abs=1e-12), name
+            for mine, other in zip(result["weights"], expected["weights"], strict=True):
+                torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
+            for key, tensor in result["state"].items():
+                assert tensor.equal(first["state"][key]), (name, key)  # bit by bit on all ranks
+                # Sums of steep exponentials hold fewer digits than the scores they are of.
+                torch.testing.assert_close(
+                    tensor,
+                    expected["state"][key],
+                    rtol=1e-10,
+                    atol=1e-10,
+                    msg=lambda m, n=name, k=key: f"{n}, {k}: {m}",
+                )
+
+
+def test_faults_wrappers_and_words(tmp_path):
+    finish(start(HERE / "joint_faults.py", 2, tmp_path), timeout=120)
