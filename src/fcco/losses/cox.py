@@ -63,8 +63,10 @@ class CoxLoss(ScoreLoss):
     """(m,), which of the U times it is."""
     end: Tensor
     """(blocks,), the first of the U times at which it is at risk."""
-    share: Tensor | None
-    """(m,), l/d by Efron's ties; None if all are 0."""
+    tied: Tensor
+    """(m - U,), the times of all events but the first at each time."""
+    share: Tensor
+    """(m - U,), their l/d; 0 by Breslow's ties."""
 
     def __init__(self, times: Any, events: Any, *, ties: str = "efron") -> None:
         times = structure("times", times, len(times), kind="real")
@@ -80,14 +82,18 @@ class CoxLoss(ScoreLoss):
         subject = order[events[order]]
         distinct, time = times[subject].unique_consecutive(return_inverse=True)
         ends = torch.searchsorted(-times[order], -distinct, right=True)  # of the risk sets
-        cuts = torch.cat([place[::BLOCK], ends, torch.tensor([len(order)])]).unique()
+        edges = torch.cat([place[:1], ends, torch.tensor([len(order)])]).unique()
+        wide = edges.diff() > BLOCK  # where risk sets are far apart
+        more = place[::BLOCK][wide[torch.searchsorted(edges, place[::BLOCK], right=True) - 1]]
+        cuts = torch.cat([edges, more]).unique()
         block = torch.empty_like(order)
         block[order] = torch.searchsorted(cuts, place, right=True) - 1
         self._structure(events=events, order=order, block=block, starts=cuts)
         last = torch.searchsorted(cuts, ends) - 1
         end = torch.searchsorted(last, torch.arange(len(cuts) - 1))
-        self._structure(last=last, subject=subject, time=time, end=end)
-        self.register_buffer("share", self._shares(time), persistent=False)
+        _, tied, share = self._ties(time)
+        self._structure(last=last, subject=subject, time=time, end=end, tied=tied, share=share)
+        self._aligned = bool((last == torch.arange(len(last))).all())  # one block for each time
         self._running("sums", torch.zeros(3, len(cuts) - 1))
         self._running("shift", torch.zeros(()))
 
@@ -103,58 +109,63 @@ class CoxLoss(ScoreLoss):
 
     def _by_logarithms(self, scores: Tensor, seen: Tensor) -> Tensor:
         """F of the samples seen, whatever the spread of the scores."""
-        subject, time, share = self._events(seen)
+        active = seen[self.subject]
+        subject, time = self.subject[active], self.time[active]
         ordered = scores.where(seen, -torch.inf)[self.order]
         log_sums = ordered.logcumsumexp(0)[self.starts[self.last + 1] - 1][time]
         cost = log_sums - scores[subject]
-        if share is not None:
+        _, tied, share = self._ties(time)
+        if len(tied):
             # log(S - l/d D) = log S + log(1 - l/d D/S), with D/S from the terms of the tied.
             dead = cost.new_zeros(len(self.last)).index_add(0, time, (-cost).exp())
-            cost = cost + torch.log1p(-share.to(cost.dtype) * dead[time])
+            less = torch.log1p(-share.to(cost.dtype) * dead[tied])
+            return (cost.sum() + less.sum()) / len(cost)
         return cost.sum() / max(len(cost), 1)
 
-    def _events(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """``subject``, ``time`` and ``share`` of the events among the samples seen."""
-        if int(self.num_seen) == len(self.seen) or seen.all():
-            return self.subject, self.time, self.share
-        active = seen[self.subject]
-        time = self.time[active]
-        return self.subject[active], time, self._shares(time)
-
-    def _shares(self, time: Tensor) -> Tensor | None:
-        """l/d of events with these times, sorted."""
+    def _ties(self, time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of events with these times, sorted: the times, those of all but the first, their l/d."""
         first, after = (torch.searchsorted(time, time, right=side) for side in (False, True))
-        if self.ties == "breslow" or not (after - first > 1).any():
-            return None
-        return (torch.arange(len(time), device=time.device) - first).double() / (after - first)
+        number = torch.arange(len(time), device=time.device) - first
+        later = number > 0
+        share = number[later].double() / (after - first)[later]
+        return time[~later], time[later], share if self.ties == "efron" else torch.zeros_like(share)
 
     def _look(self, change: Change) -> tuple[Tensor, Tensor | None]:
-        _, time, share = self._events(self.seen)
+        whole = change.count == len(self.seen)
+        times, tied, share = (
+            (None, self.tied, self.share)
+            if whole
+            else self._ties(self.time[self.seen[self.subject]])
+        )
         h, event = self.scores[change.index, 0].double(), self.events[change.index]
         self._add_up(change, self.block[change.index].unique())
-        if not len(time):
+        if times is not None and not len(times):
             return h.new_zeros(()), torch.zeros_like(change.old)
-        risk = self._risk(time, share)
+        risk, less = self._risk(times, tied, share)
         if (h - self.shift > _SPREAD).any() or not risk[0] > _SMALLEST:
             # Measure the exponentials from the highest score, and if that does not help ...
             change.journal.write(self.shift, ..., self.scores[self.seen].max().double())
             self._add_up(change, torch.arange(self.sums.shape[1], device=h.device))
-            risk = self._risk(time, share)
+            risk, less = self._risk(times, tied, share)
             if not risk[0] > _SMALLEST:
                 return self._slowly(change)
-        value = self.shift + (sum_of_logs(risk) - self.sums[2].sum()) / len(time)
+        number = len(risk) + len(less)
+        logs = sum_of_logs(risk) + sum_of_logs(less)
+        value = self.shift + (logs - self.sums[2].sum()) / number
         if not change.slopes:
             return value, None
         # dS_i/dh_k is exp(h_k) for events i no later than k, (1 - l/d) exp(h_k) if they are tied.
-        inverse = risk.reciprocal_()
         own, sample = self.end[self.block[change.index]].unique(return_inverse=True)
-        start, stop = (torch.searchsorted(time, own, right=side) for side in (False, True))
-        weights = suffix_sums(inverse, start)[sample]
-        if share is not None:
-            tied, inside = ranges(start.clamp(max=len(time) - 1), stop - start)
-            weights = weights - (share[tied] * inverse[tied] * inside).sum(1)[sample] * event
+        start = own if times is None else torch.searchsorted(times, own)
+        weights = suffix_sums(risk.reciprocal_(), start)[sample]
+        if len(tied):
+            inverse = less.reciprocal_()
+            start, stop = (torch.searchsorted(tied, own, right=side) for side in (False, True))
+            same, inside = ranges(start.clamp(max=len(tied) - 1), stop - start)
+            taken = (share[same] * inverse[same] * inside).sum(1)[sample] * event
+            weights = weights + suffix_sums(inverse, start)[sample] - taken
         slope = (h - self.shift).exp() * weights - event.double()
-        return value, slope.unsqueeze(1) / len(time)
+        return value, slope.unsqueeze(1) / number
 
     def _add_up(self, change: Change, blocks: Tensor) -> None:
         """The sums of some blocks from their samples, or of all if that is less work."""
@@ -175,20 +186,20 @@ class CoxLoss(ScoreLoss):
         hazard = (h - self.shift).clamp(max=_SPREAD).exp() * self.seen[samples]
         return torch.stack([hazard, hazard * event, h * event])
 
-    def _risk(self, time: Tensor, share: Tensor | None) -> Tensor:
-        """S_i of the events, less what Efron's ties take away, in units of exp(shift)."""
-        risk = self.sums[0].cumsum(0)
-        if len(risk) > len(self.last):
+    def _risk(self, times: Tensor | None, tied: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """S in units of exp(shift): at some times (None: all), and of the tied, less their share.
+
+        Each time has one event that no tie takes anything from.
+        """
+        risk, dead = self.sums[0].cumsum(0), self.sums[1]
+        if self._aligned:
+            risk = risk[: len(self.last)]
+        else:
             risk = risk.index_select(0, self.last)
-        if len(time) == len(self.time) == len(self.last):
-            return risk  # no two events share a time
-        risk = risk.index_select(0, time)
-        if share is None:
-            return risk
-        dead = self.sums[1]
-        if len(dead) > len(self.last):
             dead = dead.new_zeros(len(self.last) + 1).index_add(0, self.end, dead)
-        return risk.addcmul_(share, dead.index_select(0, time), value=-1)
+        less = risk.index_select(0, tied)
+        less = less.addcmul_(share, dead.index_select(0, tied), value=-1)
+        return risk if times is None else risk.index_select(0, times), less
 
     def _slowly(self, change: Change) -> tuple[Tensor, Tensor | None]:
         """F and dF/dh where the spread of the scores is too large for exponentials."""

@@ -70,6 +70,7 @@ class Guard(nn.Module):
         """
         cells = self._enter(change)
         lean = self._lean(change, h[self.pairs.cells(change.index)[0]].double(), h, seen)
+        lean = lean.masked_fill((counts <= _RECENT).all(0), 0)  # all samples are recent
         if not (change.slopes and lean.any()):
             return slope
         # The further the table is gone, the sooner recent samples are too old as well.
