@@ -74,4 +74,4 @@ def train(how, seed):
 for how in ("untrained", "in-batch", "table"):
     found = torch.tensor([train(how, seed) for seed in range(seeds)])
     spread = f" ± {found.std():.3f}" if seeds > 1 else ""
-    print(f"{how:<10} test error of retrieval {found.mean():.3f}{spread}")
+    print(f"{how:<10} test retrieval error {found.mean():.3f}{spread}")

@@ -109,7 +109,7 @@ def run(name, world, parallel):
         fully_shard(module)
     criterion = build()
     rank = None if parallel == "alone" else dist.get_rank()
-    optimizer = torch.optim.SGD([*model.parameters(), *criterion.parameters()], 0.05, 0.5)
+    optimizer = torch.optim.SGD([*model.parameters(), *criterion.parameters()], 0.01, 0.5)
     values = []
     for parts in schedule(size, world, odd=odd):
         loss = call(criterion, model, torch.cat(parts) if rank is None else parts[rank])

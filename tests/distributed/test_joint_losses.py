@@ -21,7 +21,9 @@ def test_ranks_equal_one_process(world, parallel, tmp_path):
         for result in (one[name] for one in ranks):
             assert result["values"] == pytest.approx(expected["values"], rel=1e-12, abs=1e-12), name
             for mine, other in zip(result["weights"], expected["weights"], strict=True):
-                torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
+                torch.testing.assert_close(
+                    mine, other, rtol=1e-12, atol=1e-12, msg=lambda m, n=name: f"{n}: {m}"
+                )
             for key, tensor in result["state"].items():
                 assert tensor.equal(first["state"][key]), (name, key)  # bit by bit on all ranks
                 # Sums of steep exponentials hold fewer digits than the scores they are of.

@@ -27,7 +27,8 @@ class Criterion(nn.Module):
         """A forward pass reads numbers from its table and writes to it: it is never compiled."""
         super().__init_subclass__()
         if "forward" in cls.__dict__:
-            cls.forward = torch.compiler.disable(cls.__dict__["forward"])
+            # As torch.optim does it: torch.compiler.disable would load the compiler here and now.
+            cls.forward = torch._disable_dynamo(cls.__dict__["forward"])  # type: ignore[attr-defined]
 
     @property
     def _writes(self) -> bool:

@@ -47,7 +47,7 @@ class Guard(nn.Module):
         self.pairs, self.steepness = pairs, steepness
         self.register_buffer("moved", torch.zeros(tasks, dtype=torch.float64))
         self.register_buffer("recent", torch.full((2, tasks, _RECENT), -1))
-        self._last: tuple[Tensor, Tensor] | None = None
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def forward(
         self,
@@ -68,34 +68,37 @@ class Guard(nn.Module):
             counts: (2, T), anchors and partners seen.
             outer: f_i of sums, scale and the number of partners.
         """
-        cells = self._enter(change)
-        lean = self._lean(change, h[self.pairs.cells(change.index)[0]].double(), h, seen)
-        lean = lean.masked_fill((counts <= _RECENT).all(0), 0)  # all samples are recent
+        cells, steps = self._enter(change), self._steps(change, h)
+        if not steps.any() and self._last is not None and self._last[0].equal(change.index):
+            _, lean, cells = self._last  # the last batch once more, recomputed
+        else:
+            lean = self._lean(change, steps, h, seen)
+            lean = lean.masked_fill((counts <= _RECENT).all(0), 0)  # all samples are recent
+            # The further the table is gone, the sooner recent samples are too old as well.
+            age = torch.arange(cells.shape[2], device=h.device) - len(slope)
+            few = (_RECENT * (1 - lean)).clamp(min=_FEWEST)
+            cells = cells.masked_fill(age >= few.unsqueeze(1), -1)
+            self._last = change.index, lean, cells
         if not (change.slopes and lean.any()):
             return slope
-        # The further the table is gone, the sooner recent samples are too old as well.
-        age = torch.arange(cells.shape[2], device=h.device) - len(slope)
-        cells = cells.masked_fill(age >= (_RECENT * (1 - lean)).clamp(min=_FEWEST).unsqueeze(1), -1)
         return slope.lerp(self._slopes(len(slope), cells, h, counts, outer), lean)
 
-    def _lean(self, change: Change, new: Tensor, h: Tensor, seen: Tensor | None) -> Tensor:
+    def _steps(self, change: Change, h: Tensor) -> Tensor:
+        """(k, T), how far the scores of the batch have moved that were known."""
+        new = h[self.pairs.cells(change.index)[0]].double()
+        return (new - change.old.double())[change.known]
+
+    def _lean(self, change: Change, steps: Tensor, h: Tensor, seen: Tensor | None) -> Tensor:
         """(T,), the share of recent samples in the gradient."""
         if seen is not None and (drift := self._drift(h, seen)).any():
             return self._share(change, drift)
-        steps = (new - change.old.double())[change.known]
         if not steps.any():
-            # Nothing has moved: a fresh table, or the last batch once more (recomputed).
-            if self._last is not None and self._last[0].equal(change.index):
-                return self._last[1]
             return torch.zeros_like(self.moved)
         now = steps.square().mean(0)
         moved = self.moved.where(self.moved > 0, now).lerp(now, min(1.0, len(steps) / _RECENT))
         change.journal.write(self.moved, ..., moved)
         # No further than the batch itself makes likely: a pass at rest ends all leaning.
-        delta = torch.minimum(moved.sqrt(), 10 * now.sqrt())
-        lean = self._share(change, delta)
-        self._last = change.index, lean
-        return lean
+        return self._share(change, torch.minimum(moved.sqrt(), 10 * now.sqrt()))
 
     def _share(self, change: Change, delta: Tensor) -> Tensor:
         """(T,), the share of recent samples in the gradient if scores are off by delta."""
