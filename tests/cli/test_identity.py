@@ -411,8 +411,8 @@ def rage(directory, count, seed, *how):
 
 
 def test_a_storm_over_identity(tmp_path):
-    found = rage(tmp_path, 30, 0)
-    assert min(found["finished"], found["refused"], found["killed"]) > 5, found
+    found = rage(tmp_path, 15, 0)
+    assert min(found["finished"], found["refused"], found["killed"]) > 2, found
 
 
 @pytest.mark.slow

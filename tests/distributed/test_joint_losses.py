@@ -7,11 +7,16 @@ import torch
 from distributed.cluster import finish, start
 from distributed.joint import JOBS, run
 
-HERE = Path(__file__).parent
+HERE, SLOW = Path(__file__).parent, pytest.mark.slow
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("world", "parallel"),
+    [
+        (2, "ddp"),
+        *(pytest.param(*case, marks=SLOW) for case in [(2, "fsdp"), (4, "ddp"), (4, "fsdp")]),
+    ],
+)
 def test_ranks_equal_one_process(world, parallel, tmp_path):
     finish(start(HERE / "joint.py", world, tmp_path, parallel))
     ranks = [torch.load(tmp_path / f"{rank}.pt") for rank in range(world)]

@@ -64,7 +64,7 @@ def test_what_ranks_exchange_and_refuse(tmp_path):
 @pytest.mark.parametrize(
     ("every", "cases"),
     [
-        (17, ["v2", "v3 adam"]),
+        (53, ["v2", "v3 adam"]),
         pytest.param(1, list(CASES), marks=pytest.mark.slow),
     ],
 )

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from functools import lru_cache
+from itertools import product
 
 import pytest
 import torch
@@ -113,8 +114,16 @@ def queries_of(method):
     return values, gradients
 
 
-@pytest.mark.parametrize("method", CHOICES["method"])
-@pytest.mark.parametrize("network", DEEP)
+@pytest.mark.parametrize(
+    ("network", "method"),
+    [
+        # The deepest takes seconds for each method, and has nothing that the others have not.
+        pytest.param(
+            *pair, marks=[pytest.mark.slow] if "34" in pair[0] and pair[1] != "msvrm-v2" else []
+        )
+        for pair in product(DEEP, CHOICES["method"])
+    ],
+)
 def test_every_method_takes_steps(network, method):
     config = Config(
         network=network,
