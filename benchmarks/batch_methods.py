@@ -124,7 +124,9 @@ def momentum(problem, network, batch, lr, bank=256):
             return both(x, events[index], times[index])
 
     optimizer = torch.optim.Adam(both.online.parameters(), lr, fused=True)
-    rows = [index for _ in range(problem.passes) for index in shuffled(problem, batch)]
+    # A smaller batch would leave scores of the one before, whose graph is gone, among its own.
+    epochs = [shuffled(problem, batch) for _ in range(problem.passes)]
+    rows = [index for epoch in epochs for index in epoch if len(index) == batch]
     for step, index in enumerate(rows):
         optimizer.param_groups[0]["lr"] = lr * (1 - step / len(rows))
         optimizer.zero_grad()
@@ -198,6 +200,7 @@ METHODS = {
     ),
     "accumulated": accumulated,
     "Momentum": momentum,
+    "Momentum, bank of 10": lambda *args: momentum(*args, bank=10),
     "cross-entropy": cross_entropy,
     "cross-entropy, balanced": lambda *args: cross_entropy(*args, draw=balanced),
     "LibAUC": libauc_ap,

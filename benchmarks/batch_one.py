@@ -21,27 +21,19 @@ from batch_problems import problem
 
 SEEDS, TUNING_SEED = 5, 100
 
-COX = {
-    "table": (1, 4, 16, 64),
-    "in-batch": (4, 16, 64),
-    "accumulated": (4,),
-    "Momentum": (1, 4, 16, 64),
-}
+COX = {"table": (1, 4, 16, 64), "in-batch": (4, 16, 64), "accumulated": (4,)}
 DEEP = {"table": (1, 64), "in-batch": (4, 64, 256), "in-batch, 5x the passes": (256,)}
 RANKS = {
     "table": (1, 4, 16, 64),
     "in-batch": (4, 16, 64),
     "in-batch, balanced": (4, 16, 64),
     "cross-entropy": (1, 4, 16, 64),
-    "cross-entropy, balanced": (4, 16, 64),
 }
 STUDIES = {
-    "cox gbsg": COX,
-    "cox metabric": COX | {"Momentum": (1, 16)},
-    "bags of digits": {"table": (1,), "in-batch": (4, 16, 64), "accumulated": (4,)},
+    "cox gbsg": COX | {"Momentum": (1, 16), "Momentum, bank of 10": (1,)},
+    "cox metabric": COX,
+    "bags of digits": {"table": (1,), "in-batch": (4, 16, 64)},
     "deep cox metabric": DEEP,
-    "cox support": {"table": (1, 4, 16, 64), "in-batch": (4, 16, 64)},
-    "deep cox support": DEEP,
     "ap a9a": RANKS | {"LibAUC": (4, 16, 64)},
     "auc a9a": RANKS | {"LibAUC AUCM": (4, 16, 64)},
     "ndcg": {
@@ -49,7 +41,8 @@ STUDIES = {
         "in-batch": (16, 64),
         "in-batch, by list": (4, 16, 64),
     },
-    "ap tox21": {"table": (1, 16), "in-batch, balanced": (16,), "cross-entropy": (1, 16)},
+    "cox support": {"table": (1, 16), "in-batch": (16,)},
+    "deep cox support": DEEP,
 }
 """{problem: {method: batch sizes}}, the most important ones first."""
 NEEDS = {"Momentum": "torchsurv", "LibAUC": "libauc", "balanced": "libauc"}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from networks import MLP
-from timing import interleave, milliseconds, ratio
+from timing import CLOCKS, interleave, milliseconds, ratio
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fcco import losses
@@ -96,12 +96,11 @@ def bytes_of(criterion):
 
 
 def fill(criterion, size):
-    for index in torch.arange(size).split(100_000):
-        criterion(torch.randn(len(index), requires_grad=True), index)
+    criterion(torch.randn(size), torch.arange(size))
     return criterion
 
 
-def measure(size, batches, seconds, calls):
+def measure(size, batches, seconds, calls, clock):
     """Records of one N; all batch sizes share the tables."""
     torch.manual_seed(0)
     tables = {name: fill(make(), size) for name, make in criteria(size).items()}
@@ -113,7 +112,7 @@ def measure(size, batches, seconds, calls):
             name: runs_of(loss, False, batch, calls)
             for name, loss in ({"BCE": bce} | peers(size, batch)).items()
         } | {name: runs_of(loss, True, batch, calls) for name, loss in tables.items()}
-        times = interleave({"": group}, seconds)[""]
+        times = interleave({"": group}, seconds, clock=clock)[""]
         for name in group:
             best = {
                 "ms": milliseconds(times, name) / calls,
@@ -131,11 +130,13 @@ def main():
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 32, 256])
     parser.add_argument("--seconds", type=float, default=15, help="for each N and B")
     parser.add_argument("--calls", type=int, default=5, help="steps in one timed run")
+    parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="cpu: the machine is in use")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for size in options.sizes:
-        for record in measure(size, options.batches, options.seconds, options.calls):
+        rounds = options.seconds, options.calls, CLOCKS[options.clock]
+        for record in measure(size, options.batches, *rounds):
             line = json.dumps(record)
             print(line, flush=True)
             if options.output is not None:

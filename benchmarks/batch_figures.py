@@ -1,0 +1,146 @@
+"""Figures and Markdown tables of ``batch_one.py`` and ``loss_cost.py``, from their records.
+
+    python benchmarks/batch_figures.py docs/results/losses
+
+One figure for each problem, in that directory; the tables go to the screen.
+"""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import matplotlib
+from tables import markdown
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+TUNING_SEED = 100
+METRICS = {"cox": "C-index", "deep": "C-index", "bags": "C-index", "ap": "AP", "auc": "AUC"}
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def mean(values):
+    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def cells(records, problem):
+    """{(method, batch): the records of its seeds}; the start and the optimum have no batch."""
+    found = {}
+    for record in records:
+        if record["problem"] == problem and record.get("seed") != TUNING_SEED:
+            found.setdefault((record["method"], record.get("batch")), []).append(record)
+    return found
+
+
+def lowest(found):
+    """The optimum, or 0 where it is not known."""
+    return found.get(("optimum", None), [{"objective": 0.0}])[0]["objective"]
+
+
+def own(problem, method):
+    """Whether a method descends on the objective that is shown."""
+    return "cross-entropy" not in method and "LibAUC" not in method
+
+
+def table(records, problem):
+    found = cells(records, problem)
+    base, rows = lowest(found), []
+    for method in dict.fromkeys(method for method, batch in found if batch is not None):
+        for (name, batch), runs in sorted(found.items(), key=lambda item: item[0][1] or 0):
+            if name != method or batch is None:
+                continue
+            fit, spread = mean([r["objective"] - base for r in runs])
+            test, apart = mean([r["test"] for r in runs])
+            shown = f"{fit:.1e} ± {spread:.0e}" if base else f"{fit:.4f} ± {spread:.4f}"
+            seconds = mean([r["seconds"] for r in runs])[0]
+            cell = (method, batch, f"{runs[0]['lr']:.2g}", shown, f"{test:.4f} ± {apart:.4f}")
+            rows.append((*cell, len(runs), f"{seconds:.0f}"))
+    first = "gap to the optimum" if base else "objective"
+    return markdown(("method", "B", "step size", first, "test", "seeds", "s"), rows)
+
+
+def figure(records, problem, folder):
+    found = cells(records, problem)
+    base = lowest(found)
+    drawing, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    methods = dict.fromkeys(method for method, batch in found if batch is not None)
+    for colour, method in enumerate(methods):
+        sizes = sorted(batch for name, batch in found if name == method)
+        for axes, key, lower in ((left, "objective", base), (right, "test", 0.0)):
+            if key == "objective" and not own(problem, method):
+                continue
+            points = [mean([r[key] - lower for r in found[method, size]]) for size in sizes]
+            middle, spread = zip(*points, strict=True)
+            bold = {"lw": 2.5, "zorder": 5} if method == "table" else {"lw": 1.2}
+            style = {"marker": "o", "capsize": 3, "color": f"C{colour}", "label": method}
+            axes.errorbar(sizes, middle, spread, **style, **bold)
+    sizes = sorted({batch for _, batch in found if batch is not None})
+    for axes in (left, right):
+        axes.set(xscale="log", xlabel="batch size")
+        axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    left.set_ylabel("training objective above the optimum" if base else "training objective")
+    if base:
+        left.set_yscale("log")
+    right.set_ylabel(f"test {METRICS.get(problem.split()[0], 'NDCG@10')}")
+    right.legend(fontsize="small")
+    drawing.suptitle(problem)
+    drawing.savefig(folder / f"{problem.replace(' ', '-')}.png", dpi=90)
+    plt.close(drawing)
+
+
+def cost_table(records, batch, value):
+    """Losses down, N across."""
+    mine = [r for r in records if r["batch"] == batch]
+    sizes = sorted({r["N"] for r in mine})
+    rows = []
+    for loss in dict.fromkeys(r["loss"] for r in mine):
+        by_size = {r["N"]: value(r) for r in mine if r["loss"] == loss}
+        rows.append((loss, *(by_size.get(size, "–") for size in sizes)))  # noqa: RUF001
+    return markdown((f"B = {batch}", *(f"N = {size:.0e}" for size in sizes)), rows)
+
+
+def cost_figure(records, folder):
+    batches = sorted({r["batch"] for r in records})
+    drawing, panels = plt.subplots(1, len(batches), figsize=(10, 3.6), layout="constrained")
+    for axes, batch in zip(panels, batches, strict=True):
+        mine = [r for r in records if r["batch"] == batch]
+        for k, loss in enumerate(dict.fromkeys(r["loss"] for r in records)):
+            points = sorted((r["N"], r["ms"]) for r in mine if r["loss"] == loss)
+            if points:
+                line = {
+                    "ls": "--" if loss == "BCE" or "torchsurv" in loss or "Lib" in loss else "-"
+                }
+                axes.plot(*zip(*points, strict=True), **line, marker=".", color=f"C{k}", label=loss)
+        axes.set(xscale="log", yscale="log", xlabel="training samples N", title=f"B = {batch}")
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("ms per step")
+    drawing.legend(*panels[-1].get_legend_handles_labels(), loc="outside right", fontsize="small")
+    drawing.savefig(folder / "cost.png", dpi=90)
+    plt.close(drawing)
+
+
+def main():
+    folder = Path(sys.argv[1])
+    records = read(folder / "batch_one.jsonl")
+    for problem in dict.fromkeys(r["problem"] for r in records):
+        figure(records, problem, folder)
+        print(f"\n### {problem}\n\n{table(records, problem)}")
+    if (folder / "cost.jsonl").exists():
+        costs = read(folder / "cost.jsonl")
+        cost_figure(costs, folder)
+        for batch in sorted({r["batch"] for r in costs}):
+            shown = cost_table(
+                costs, batch, lambda r: f"{r['ms']:.2f} ({r['ratio']['median']:.1f})"
+            )
+            print(f"\n{shown}")
+
+
+if __name__ == "__main__":
+    main()
