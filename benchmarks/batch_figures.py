@@ -66,9 +66,11 @@ def table(records, problem):
 
 def figure(records, problem, folder):
     found = cells(records, problem)
+    methods = dict.fromkeys(method for method, batch in found if batch is not None)
+    if not methods:
+        return
     base = lowest(found)
     drawing, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    methods = dict.fromkeys(method for method, batch in found if batch is not None)
     for colour, method in enumerate(methods):
         sizes = sorted(batch for name, batch in found if name == method)
         for axes, key, lower in ((left, "objective", base), (right, "test", 0.0)):

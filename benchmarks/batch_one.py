@@ -32,7 +32,7 @@ RANKS = {
 STUDIES = {
     "cox gbsg": COX | {"Momentum": (1, 16), "Momentum, bank of 10": (1,)},
     "cox metabric": COX,
-    "bags of digits": {"table": (1,), "in-batch": (4, 16, 64)},
+    "bags of digits": {"table": (1,), "in-batch": (4, 16, 64), "Momentum": (1,)},
     "deep cox metabric": DEEP,
     "ap a9a": RANKS | {"LibAUC": (4, 16, 64)},
     "auc a9a": RANKS | {"LibAUC AUCM": (4, 16, 64)},

@@ -100,10 +100,10 @@ def fill(criterion, size):
     return criterion
 
 
-def measure(size, batches, seconds, calls, clock):
+def measure(size, batches, names, seconds, calls, clock):
     """Records of one N; all batch sizes share the tables."""
     torch.manual_seed(0)
-    tables = {name: fill(make(), size) for name, make in criteria(size).items()}
+    tables = {name: fill(make(), size) for name, make in criteria(size).items() if name in names}
     memory = {name: bytes_of(criterion) for name, criterion in tables.items()}
     for batch in batches:
         targets = (torch.arange(batch) % 2).float().unsqueeze(1)
@@ -128,6 +128,7 @@ def main():
     parser.add_argument("--output", type=Path)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 32, 256])
+    parser.add_argument("--losses", nargs="+", default=list(criteria(100)))
     parser.add_argument("--seconds", type=float, default=15, help="for each N and B")
     parser.add_argument("--calls", type=int, default=5, help="steps in one timed run")
     parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="cpu: the machine is in use")
@@ -136,7 +137,7 @@ def main():
     warnings.simplefilter("ignore")
     for size in options.sizes:
         rounds = options.seconds, options.calls, CLOCKS[options.clock]
-        for record in measure(size, options.batches, *rounds):
+        for record in measure(size, options.batches, options.losses, *rounds):
             line = json.dumps(record)
             print(line, flush=True)
             if options.output is not None:
