@@ -2,7 +2,7 @@
 
     python benchmarks/batch_figures.py docs/results/losses
 
-One figure for each problem, in that directory; the tables go to the screen.
+One figure and one table for each problem, and one of each for the costs, in that directory.
 """
 
 import json
@@ -42,7 +42,7 @@ def lowest(found):
     return found.get(("optimum", None), [{"objective": 0.0}])[0]["objective"]
 
 
-def own(problem, method):
+def own(method):
     """Whether a method descends on the objective that is shown."""
     return "cross-entropy" not in method and "LibAUC" not in method
 
@@ -57,11 +57,16 @@ def table(records, problem):
             fit, spread = mean([r["objective"] - base for r in runs])
             test, apart = mean([r["test"] for r in runs])
             shown = f"{fit:.1e} ± {spread:.0e}" if base else f"{fit:.4f} ± {spread:.4f}"
-            seconds = mean([r["seconds"] for r in runs])[0]
-            cell = (method, batch, f"{runs[0]['lr']:.2g}", shown, f"{test:.4f} ± {apart:.4f}")
-            rows.append((*cell, len(runs), f"{seconds:.0f}"))
-    first = "gap to the optimum" if base else "objective"
-    return markdown(("method", "B", "step size", first, "test", "seeds", "s"), rows)
+            if not own(method):
+                shown = "–"  # noqa: RUF001
+            rate = f"{runs[0]['lr']:.2g}"
+            rows.append((method, batch, rate, shown, f"{test:.4f} ± {apart:.4f}", len(runs)))
+    first = "objective above the optimum" if base else "objective"
+    return markdown(("method", "B", "step size", first, f"test {metric(problem)}", "seeds"), rows)
+
+
+def metric(problem):
+    return METRICS.get(problem.split()[0], "NDCG@10")
 
 
 def figure(records, problem, folder):
@@ -74,7 +79,7 @@ def figure(records, problem, folder):
     for colour, method in enumerate(methods):
         sizes = sorted(batch for name, batch in found if name == method)
         for axes, key, lower in ((left, "objective", base), (right, "test", 0.0)):
-            if key == "objective" and not own(problem, method):
+            if key == "objective" and not own(method):
                 continue
             points = [mean([r[key] - lower for r in found[method, size]]) for size in sizes]
             middle, spread = zip(*points, strict=True)
@@ -90,7 +95,7 @@ def figure(records, problem, folder):
     left.set_ylabel("training objective above the optimum" if base else "training objective")
     if base:
         left.set_yscale("log")
-    right.set_ylabel(f"test {METRICS.get(problem.split()[0], 'NDCG@10')}")
+    right.set_ylabel(f"test {metric(problem)}")
     right.legend(fontsize="small")
     drawing.suptitle(problem)
     drawing.savefig(folder / f"{problem.replace(' ', '-')}.png", dpi=90)
@@ -110,7 +115,9 @@ def cost_table(records, batch, value):
 
 def cost_figure(records, folder):
     batches = sorted({r["batch"] for r in records})
-    drawing, panels = plt.subplots(1, len(batches), figsize=(10, 3.6), layout="constrained")
+    drawing, panels = plt.subplots(
+        1, len(batches), figsize=(10, 3.6), sharey=True, layout="constrained"
+    )
     for axes, batch in zip(panels, batches, strict=True):
         mine = [r for r in records if r["batch"] == batch]
         for k, loss in enumerate(dict.fromkeys(r["loss"] for r in records)):
@@ -119,7 +126,13 @@ def cost_figure(records, folder):
                 line = {
                     "ls": "--" if loss == "BCE" or "torchsurv" in loss or "Lib" in loss else "-"
                 }
-                axes.plot(*zip(*points, strict=True), **line, marker=".", color=f"C{k}", label=loss)
+                axes.plot(
+                    *zip(*points, strict=True),
+                    **line,
+                    marker=".",
+                    color=f"C{k - 1}" if k else "k",
+                    label=loss,
+                )
         axes.set(xscale="log", yscale="log", xlabel="training samples N", title=f"B = {batch}")
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("ms per step")
@@ -128,20 +141,27 @@ def cost_figure(records, folder):
     plt.close(drawing)
 
 
+def memory_table(records):
+    """At the largest N that each loss was measured at."""
+    rows = {r["loss"]: (r["loss"], r["saved"], r["bytes"]) for r in records if "bytes" in r}
+    return markdown(("loss", "saved, bytes per sample", "all, bytes per sample"), rows.values())
+
+
 def main():
     folder = Path(sys.argv[1])
     records = read(folder / "batch_one.jsonl")
     for problem in dict.fromkeys(r["problem"] for r in records):
         figure(records, problem, folder)
-        print(f"\n### {problem}\n\n{table(records, problem)}")
-    if (folder / "cost.jsonl").exists():
-        costs = read(folder / "cost.jsonl")
-        cost_figure(costs, folder)
-        for batch in sorted({r["batch"] for r in costs}):
-            shown = cost_table(
-                costs, batch, lambda r: f"{r['ms']:.2f} ({r['ratio']['median']:.1f})"
-            )
-            print(f"\n{shown}")
+        slug = problem.replace(" ", "-")
+        (folder / f"{slug}.md").write_text(table(records, problem) + "\n")
+    costs = read(folder / "cost.jsonl")
+    cost_figure(costs, folder)
+    parts = [
+        cost_table(costs, batch, lambda r: f"{r['ms']:.1f} ({r['ratio']['median']:.1f})")
+        for batch in sorted({r["batch"] for r in costs})
+    ]
+    (folder / "cost.md").write_text("\n\n".join(parts) + "\n")
+    (folder / "memory.md").write_text(memory_table(costs) + "\n")
 
 
 if __name__ == "__main__":
