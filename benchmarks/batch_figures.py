@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import matplotlib
+from batch_one import best_rate, own
 from tables import markdown
 
 matplotlib.use("Agg")
@@ -28,12 +29,20 @@ def mean(values):
     return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def cells(records, problem):
-    """{(method, batch): the records of its seeds}; the start and the optimum have no batch."""
-    found = {}
+def cells(records, problem, rule):
+    """{(method, batch): the records of its seeds}; the start and the optimum have no batch.
+
+    Of two step sizes the one counts that is best by ``rule``, "objective" or "valid".
+    """
+    found, tried = {}, {}
     for record in records:
-        if record["problem"] == problem and record.get("seed") != TUNING_SEED:
-            found.setdefault((record["method"], record.get("batch")), []).append(record)
+        if record["problem"] == problem:
+            which = tried if record.get("seed") == TUNING_SEED else found
+            which.setdefault((record["method"], record.get("batch")), []).append(record)
+    for key, runs in found.items():
+        if len({r.get("lr") for r in runs}) > 1:
+            best = best_rate(tried[key], rule)
+            found[key] = [r for r in runs if r["lr"] == best]
     return found
 
 
@@ -42,25 +51,18 @@ def lowest(found):
     return found.get(("optimum", None), [{"objective": 0.0}])[0]["objective"]
 
 
-def own(method):
-    """Whether a method descends on the objective that is shown."""
-    return "cross-entropy" not in method and "LibAUC" not in method
-
-
 def table(records, problem):
-    found = cells(records, problem)
+    found, ranked = cells(records, problem, "objective"), cells(records, problem, "valid")
     base, rows = lowest(found), []
     for method in dict.fromkeys(method for method, batch in found if batch is not None):
-        for (name, batch), runs in sorted(found.items(), key=lambda item: item[0][1] or 0):
-            if name != method or batch is None:
-                continue
-            fit, spread = mean([r["objective"] - base for r in runs])
-            test, apart = mean([r["test"] for r in runs])
+        for batch in sorted(batch for name, batch in found if name == method):
+            fits, tests = found[method, batch], ranked[method, batch]
+            fit, spread = mean([r["objective"] - base for r in fits])
+            test, apart = mean([r["test"] for r in tests])
             shown = f"{fit:.1e} ± {spread:.0e}" if base else f"{fit:.4f} ± {spread:.4f}"
-            if not own(method):
-                shown = "–"  # noqa: RUF001
-            rate = f"{runs[0]['lr']:.2g}"
-            rows.append((method, batch, rate, shown, f"{test:.4f} ± {apart:.4f}", len(runs)))
+            rates = dict.fromkeys(f"{runs[0]['lr']:.2g}" for runs in (fits, tests))
+            row = (method, batch, ", ".join(rates), shown if own(method) else "–")  # noqa: RUF001
+            rows.append((*row, f"{test:.4f} ± {apart:.4f}", len(tests)))
     first = "objective above the optimum" if base else "objective"
     return markdown(("method", "B", "step size", first, f"test {metric(problem)}", "seeds"), rows)
 
@@ -70,7 +72,7 @@ def metric(problem):
 
 
 def figure(records, problem, folder):
-    found = cells(records, problem)
+    found, ranked = cells(records, problem, "objective"), cells(records, problem, "valid")
     methods = dict.fromkeys(method for method, batch in found if batch is not None)
     if not methods:
         return
@@ -78,10 +80,11 @@ def figure(records, problem, folder):
     drawing, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for colour, method in enumerate(methods):
         sizes = sorted(batch for name, batch in found if name == method)
-        for axes, key, lower in ((left, "objective", base), (right, "test", 0.0)):
+        panels = (left, found, "objective", base), (right, ranked, "test", 0.0)
+        for axes, runs, key, lower in panels:
             if key == "objective" and not own(method):
                 continue
-            points = [mean([r[key] - lower for r in found[method, size]]) for size in sizes]
+            points = [mean([r[key] - lower for r in runs[method, size]]) for size in sizes]
             middle, spread = zip(*points, strict=True)
             bold = {"lw": 2.5, "zorder": 5} if method == "table" else {"lw": 1.2}
             style = {"marker": "o", "capsize": 3, "color": f"C{colour}", "label": method}

@@ -14,6 +14,8 @@ from fcco_lab.datasets.named import load_classes, load_ranking, load_survival
 
 MOST = 2000
 """Training samples of a9a."""
+BOTH = ("valid", "objective")
+WIDE = (3e-4, 1e-3, 3e-3, 1e-2)
 POSITIVE = 0.05
 """The share of positives that is left of a9a's 24 %."""
 
@@ -39,8 +41,8 @@ class Problem:
     passes: int
     rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
     """Step sizes at batch size 1; at B they are sqrt(B) times as large."""
-    choose: str = "valid"
-    """What the step size is chosen by; "objective" where there is nothing to overfit."""
+    choose: tuple[str, ...] = ("valid",)
+    """What the step size is chosen by: the metric of held-out data, the objective, or each."""
 
     def report(self, network):
         """The exact training objective, and the metric of the three parts."""
@@ -135,7 +137,7 @@ def cox(name, passes, deep):
         metrics.concordance_index,
         passes,
         rates=(1e-4, 3e-4, 1e-3) if deep else (3e-4, 1e-3, 3e-3),
-        choose="valid" if deep else "objective",
+        choose=("valid",) if deep else ("objective",),
     )
 
 
@@ -208,7 +210,7 @@ def ndcg():
         lambda scores, grades, lengths: metrics.ndcg(scores, grades, lengths, k=10),
         3,
         rates=(1e-4, 3e-4, 1e-3),
-        choose="objective",
+        choose=("objective",),
     )
 
 
@@ -219,8 +221,8 @@ PROBLEMS = {
     "deep cox metabric": lambda: cox("metabric", 6, deep=True),
     "deep cox support": lambda: cox("support", 2, deep=True),
     "bags of digits": bags,
-    "ap a9a": lambda: Problem(*a9a(), losses.APLoss, precision, 3),
-    "auc a9a": lambda: Problem(*a9a(), losses.AUCLoss, area, 3),
+    "ap a9a": lambda: Problem(*a9a(), losses.APLoss, precision, 3, WIDE, BOTH),
+    "auc a9a": lambda: Problem(*a9a(), losses.AUCLoss, area, 3, WIDE, BOTH),
     "ndcg": ndcg,
 }
 
