@@ -65,6 +65,19 @@ def table(problem, network, batch, lr):
     descend(problem, network, epochs, criterion, lr)
 
 
+def table_balanced(problem, network, batch, lr):
+    """The same with as many positives as negatives, drawn with replacement, and their weights."""
+    criterion, labels = problem.criterion(*problem.train.known), problem.train.known[0]
+    chance = torch.stack([(labels == 0) / (labels == 0).sum(), labels / labels.sum()]).mean(0)
+    weight = 1 / (len(labels) * chance)
+    draws = (chance.multinomial(len(labels), replacement=True) for _ in range(problem.passes))
+
+    def loss(scores, index):
+        return criterion(scores, index, weight[index])
+
+    descend(problem, network, (rows.split(batch) for rows in draws), loss, lr)
+
+
 def in_batch(problem, network, batch, lr, draw=shuffled, every=1):
     """The same loss of the batch alone."""
     known = problem.train.known
@@ -192,6 +205,7 @@ def _dual_sampler():
 
 METHODS = {
     "table": table,
+    "table, balanced": table_balanced,
     "in-batch": in_batch,
     "in-batch, balanced": lambda *args: in_batch(*args, draw=balanced),
     "in-batch, by list": lambda *args: in_batch(*args, draw=by_list),

@@ -26,6 +26,7 @@ COX = {"table": (1, 4, 16, 64), "in-batch": (4, 16, 64), "accumulated": (4,)}
 DEEP = {"table": (1, 64), "in-batch": (4, 64, 256), "in-batch, 5x the passes": (256,)}
 RANKS = {
     "table": (1, 4, 16, 64),
+    "table, balanced": (4, 16, 64),
     "in-batch": (4, 16, 64),
     "in-batch, balanced": (4, 16, 64),
     "cross-entropy": (1, 4, 16, 64),
@@ -48,7 +49,7 @@ STUDIES = {
 """{problem: {method: batch sizes}}, the most important ones first."""
 TUNED_AT = {"cox support": 16}
 """Smaller batches, whose runs are long, take the step size chosen at this one, scaled alike."""
-NEEDS = {"Momentum": "torchsurv", "LibAUC": "libauc", "balanced": "libauc"}
+NEEDS = {"Momentum": "torchsurv", "LibAUC": "libauc", "in-batch, balanced": "libauc"}
 
 
 def run(name, method, batch, lr, seed):
