@@ -47,7 +47,7 @@ STUDIES = {
     "deep cox support": DEEP,
 }
 """{problem: {method: batch sizes}}, the most important ones first."""
-TUNED_AT = {"cox support": 16}
+TUNED_AT = {"cox support": 16, "deep cox support": 64, "ndcg": 16}
 """Smaller batches, whose runs are long, take the step size chosen at this one, scaled alike."""
 NEEDS = {"Momentum": "torchsurv", "LibAUC": "libauc", "in-batch, balanced": "libauc"}
 
