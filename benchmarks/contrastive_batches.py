@@ -197,11 +197,37 @@ def cached(network, first, second, batch):
             network(part).backward(pull)
 
 
+def summary(records):
+    """A table of the runs that follow the tuning: mean and standard deviation over seeds."""
+    groups = {}
+    for record in records:
+        if record["seed"] != TUNING_SEED:
+            key = record["data"], record["batch"], record["method"], record["lr"]
+            groups.setdefault(key, []).append(record)
+    lines = [
+        "| data | B | method | step size | objective | metric | seeds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (data, batch, how, lr), found in groups.items():
+        cells = [
+            f"{x.mean():.{digits}f} ± {x.std():.{digits}f}"
+            for key, digits in (("objective", 4), ("metric", 3))
+            for x in [torch.tensor([record[key] for record in found])]
+        ]
+        lines.append(f"| {data} | {batch} | {how} | {lr} | {' | '.join(cells)} | {len(found)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--data-dir")
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--summary", type=Path, help="write only a table of what is there")
     options = parser.parse_args()
+    if options.summary is not None:
+        records = map(json.loads, options.output.read_text().splitlines())
+        options.summary.write_text(summary(records))
+        return
     torch.set_num_threads(1)
     makers = {
         "usps": lambda: Images("usps", options.data_dir),
