@@ -8,7 +8,8 @@ import fcco
 import fcco.testing
 from fcco.data import TaskData, exact_pass, exact_value, load_digits
 from fcco.metrics import macro_auroc, macro_average_precision
-from fcco.objectives import MultiTaskAUC
+from fcco.losses import AUCLoss
+from fcco.objectives import ExponentialAUC, MultiTaskAUC
 
 
 @pytest.fixture
@@ -113,3 +114,40 @@ def test_refusals():
         MultiTaskAUC(0)
     with pytest.raises(ValueError, match="margin"):
         MultiTaskAUC(3, margin=0.0)
+
+
+@pytest.mark.parametrize("chunk_size", [23, 4])
+def test_the_exponential_form_is_that_of_the_loss_and_has_its_share_of_cross_entropy(
+    problem, chunk_size
+):
+    model, data, _ = problem
+    objective = ExponentialAUC(4, 23, 0.7, cross_entropy=0.3)
+    with torch.no_grad():
+        h = model(data.inputs)
+        entropy = torch.nn.functional.binary_cross_entropy_with_logits(
+            h, data.labels.double(), reduction="none"
+        )
+        balanced = [
+            entropy[data.labels[:, k] == side, k].mean() for k in range(4) for side in (0, 1)
+        ]
+        expected = AUCLoss(data.labels, temperature=0.7).exact(h) + 0.3 * sum(balanced) / 8
+    value = exact_value(model, data, objective, chunk_size=chunk_size)
+    assert value == pytest.approx(expected.item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("offset", [-500.0, 0.0, 500.0])
+def test_the_exponential_form_of_huge_scores_is_finite_and_points_the_right_way(offset):
+    """Scores of +-1000 in the wrong order, in float32; any common offset."""
+    data = TaskData.binary(torch.tensor([[1.0], [-1.0]]), torch.tensor([0, 1]))
+    model = torch.nn.Linear(1, 1)
+    torch.nn.init.constant_(model.weight, 1000.0)
+    torch.nn.init.constant_(model.bias, offset)
+    objective = ExponentialAUC(1, 2, cross_entropy=0.1)
+    opt = fcco.SOX(model, objective, lr=1.0, alpha=1.0, beta=1.0)
+    loader = fcco.data.block_loader(
+        data, objective, blocks_per_step=1, samples_per_block=2, num_steps=3, seed=0
+    )
+    for batch in loader:
+        value = opt.step(lambda batch=batch: objective.inner(model, batch))
+        assert value.isfinite()
+    assert model.weight.item() < 999

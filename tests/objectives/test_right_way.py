@@ -44,6 +44,8 @@ def bag_auc(pool):
 CASES = {
     "auc": (O.MultiTaskAUC(3), D.TaskData.from_classes(X, CLASSES), 3,
             lambda model: M.macro_auroc(model(X), nn.functional.one_hot(CLASSES).bool())),
+    "exponential auc": (O.ExponentialAUC(3, N), D.TaskData.from_classes(X, CLASSES), 3,
+            lambda model: M.macro_auroc(model(X), nn.functional.one_hot(CLASSES).bool())),
     "gap": (O.MultiTaskGap(1), D.TaskData.binary(X, Y), 1,
             lambda model: M.macro_auroc(score(model), Y)),
     "ap": (O.AveragePrecision(POSITIVES, N), D.AnchorData.average_precision(X, Y), 1,

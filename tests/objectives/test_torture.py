@@ -90,6 +90,9 @@ def build(name, structure, heat, dtype):
         "auc multi-class": lambda: (O.MultiTaskAUC(3), D.TaskData.from_classes(x, s["classes"]), 3),
         "auc multi-label, missing": lambda: (O.MultiTaskAUC(2), D.TaskData(x, s["many"]), 2),
         "auc binary": lambda: (O.MultiTaskAUC(1), D.TaskData.binary(x, y), 1),
+        "exponential auc": lambda: (
+            O.ExponentialAUC(2, N, heat), D.TaskData(x, s["many"]), 2
+        ),
         "gap, squared hinge": lambda: (
             O.MultiTaskGap(3), D.TaskData.from_classes(x, s["classes"]), 3
         ),

@@ -65,6 +65,16 @@ def auc(h, positive, negative, margin=1.0):
     return mean(total)
 
 
+def exponential_auc(h, positive, negative, heat):
+    total = []
+    for task in range(positive.shape[1]):
+        p = [h[i][task] for i in range(N) if positive[i, task]]
+        n = [h[i][task] for i in range(N) if negative[i, task]]
+        pairs = mean(math.exp((b - a) / heat) for a in p for b in n)
+        total.append(heat * math.log(1 + pairs))
+    return mean(total)
+
+
 def gap(h, surrogate):
     def sigmoid(x):
         return 1 / (1 + math.exp(-x))
@@ -244,6 +254,8 @@ CASES = [
          lambda h: auc(h, MANY & KNOWN, ~MANY & KNOWN)),
     Case("auc binary", O.MultiTaskAUC(1), D.TaskData.binary(X, Y), 1,
          lambda h: auc(h, Y.bool()[:, None], ~Y.bool()[:, None])),
+    Case("exponential auc", O.ExponentialAUC(2, N, 0.5), D.TaskData(X, MANY, KNOWN), 2,
+         lambda h: exponential_auc(h, MANY & KNOWN, ~MANY & KNOWN, 0.5)),
     Case("gap, squared hinge", O.MultiTaskGap(3), D.TaskData.from_classes(X, CLASSES), 3,
          lambda h: gap(h, hinge)),
     Case("gap, squared", O.MultiTaskGap(3, O.Squared()), D.TaskData.from_classes(X, CLASSES), 3,

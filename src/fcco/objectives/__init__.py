@@ -4,6 +4,7 @@ from fcco.objectives.auc import MultiTaskAUC, MultiTaskGap
 from fcco.objectives.average_precision import AveragePrecision
 from fcco.objectives.contrastive import GlobalContrastive
 from fcco.objectives.cox import Cox
+from fcco.objectives.exponential_auc import ExponentialAUC
 from fcco.objectives.group_dro import GroupCVaR, GroupDRO
 from fcco.objectives.instances import AttentionPooling, SoftmaxPooling
 from fcco.objectives.iwae import IWAE
@@ -30,6 +31,7 @@ __all__ = [
     "ConstraintPenalty",
     "Cox",
     "Exponential",
+    "ExponentialAUC",
     "GlobalContrastive",
     "GroupCVaR",
     "GroupDRO",

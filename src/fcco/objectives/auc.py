@@ -12,7 +12,7 @@ from fcco.problem.batches import LabelBatch, TaskBatch
 from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
-__all__ = ["MultiTaskAUC", "MultiTaskGap"]
+__all__ = ["MultiTaskAUC", "MultiTaskGap", "own_logits", "shared_logits"]
 
 
 class MultiTaskAUC(Objective):
@@ -108,7 +108,7 @@ class MultiTaskGap(Objective):
         if not self.paired or isinstance(batch, LabelBatch):
             blocks, moments, samples = _moments(self.num_blocks, model, batch)
             return Probe(blocks, moments[:, 1:2] - moments[:, :1], samples)
-        h = _own_scores(self.num_blocks, model, batch)
+        h = own_logits(self.num_blocks, model, batch).sigmoid()
         if batch.positives < 2 or h.shape[1] - batch.positives < 2:
             raise ValueError("paired=True needs two positives and two negatives of every task")
         halves = []
@@ -132,11 +132,41 @@ def _moments(
 ) -> tuple[Tensor, Tensor, int]:
     """Blocks, (E+ h, E- h, E+ h^2, E- h^2) of each, and the number of samples per value."""
     if isinstance(batch, TaskBatch):
-        h = _own_scores(num_tasks, model, batch)
+        h = own_logits(num_tasks, model, batch).sigmoid()
         positive, negative = h[:, : batch.positives], h[:, batch.positives :]
         first = [part.mean(1) for part in (positive, negative)]
         second = [part.square().mean(1) for part in (positive, negative)]
         return batch.blocks, torch.stack([*first, *second], dim=1), h.shape[1]
+    blocks, logits, positive, negative, scale = shared_logits(num_tasks, model, batch)
+    return blocks, class_moments(logits, positive, negative, scale), len(logits)
+
+
+def own_logits(num_tasks: int, model: Any, batch: TaskBatch) -> Tensor:
+    """Each task's logits of its own samples, (B1, s).
+
+    Examples:
+        >>> batch = TaskBatch(torch.tensor([1]), torch.tensor([[3.0, 4.0]]), positives=0)
+        >>> own_logits(2, lambda x: x, batch)
+        tensor([[4.]])
+    """
+    logits = _logits(num_tasks, model, batch).view(len(batch.blocks), -1, num_tasks)
+    own = batch.blocks.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
+    return logits.gather(2, own).squeeze(2)
+
+
+def shared_logits(
+    num_tasks: int, model: Any, batch: LabelBatch
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Blocks, logits (k, B1), both masks, and the weight of one positive and of one negative.
+
+    Without a given weight, tasks that lack one of the two are left out.
+
+    Examples:
+        >>> here = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
+        >>> batch = LabelBatch(torch.tensor([0, 1]), torch.zeros(2, 2), here, 1 - here)
+        >>> shared_logits(2, lambda x: x, batch)[0]
+        tensor([0])
+    """
     logits = _logits(num_tasks, model, batch)
     blocks, scale = batch.blocks, batch.scale
     positive, negative = batch.positive.to(logits.dtype), batch.negative.to(logits.dtype)
@@ -149,16 +179,7 @@ def _moments(
             blocks, counts, logits = blocks[present], counts[:, present], logits[:, present]
             positive, negative = positive[:, present], negative[:, present]
         scale = 1 / counts
-    scale = scale.to(logits.dtype)
-    return blocks, class_moments(logits, positive, negative, scale), len(logits)
-
-
-def _own_scores(num_tasks: int, model: Any, batch: TaskBatch) -> Tensor:
-    """h of each task's own samples, (B1, s)."""
-    scores = torch.sigmoid(_logits(num_tasks, model, batch))
-    scores = scores.view(len(batch.blocks), -1, num_tasks)
-    own = batch.blocks.view(-1, 1, 1).expand(-1, scores.shape[1], 1)
-    return scores.gather(2, own).squeeze(2)
+    return blocks, logits, positive, negative, scale.to(logits.dtype)
 
 
 def _logits(num_tasks: int, model: Any, batch: TaskBatch | LabelBatch) -> Tensor:

@@ -12,6 +12,7 @@ __all__ = [
     "differences",
     "grouped_exponentials",
     "mean_of_exponentials",
+    "scale_of",
     "scores_of",
     "weighed",
     "widened",
@@ -89,7 +90,7 @@ def mean_of_exponentials(exponents: Tensor, weights: Tensor) -> tuple[Tensor, Te
     """
     weights = weights.to(exponents.dtype).expand_as(exponents)
     exponents = exponents.masked_fill(weights == 0, -torch.inf)
-    scale = _whole(exponents.detach().amax(1))
+    scale = scale_of(exponents.detach().amax(1))
     return (weights * (exponents - scale.unsqueeze(1)).exp()).sum(1), scale
 
 
@@ -104,10 +105,15 @@ def grouped_exponentials(exponents: Tensor, batch: GroupBatch) -> tuple[Tensor, 
     """
     lowest = torch.full_like(batch.blocks, -torch.inf, dtype=exponents.dtype)
     peak = lowest.scatter_reduce(0, batch.owner, exponents.detach(), "amax")
-    scale = _whole(peak)
+    scale = scale_of(peak)
     return (exponents - scale[batch.owner]).exp(), scale
 
 
-def _whole(peak: Tensor) -> Tensor:
-    """Rounded up; 0 for a row without any term."""
+def scale_of(peak: Tensor) -> Tensor:
+    """The log-scale of rows with these largest exponents: rounded up; 0 for a row without any term.
+
+    Examples:
+        >>> scale_of(torch.tensor([1.5, -torch.inf]))
+        tensor([2., 0.])
+    """
     return peak.ceil().where(peak.isfinite(), 0)
