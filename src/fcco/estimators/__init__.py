@@ -8,7 +8,15 @@ except ImportError as error:
 from fcco.estimators.auc import AUCClassifier
 from fcco.estimators.average_precision import APClassifier
 from fcco.estimators.cox import CoxRegressor
+from fcco.estimators.partial_auc import PartialAUCClassifier
 from fcco.estimators.ranking import Ranker
-from fcco.estimators.stopping import Record
+from fcco.estimators.training import Record
 
-__all__ = ["APClassifier", "AUCClassifier", "CoxRegressor", "Ranker", "Record"]
+__all__ = [
+    "APClassifier",
+    "AUCClassifier",
+    "CoxRegressor",
+    "PartialAUCClassifier",
+    "Ranker",
+    "Record",
+]

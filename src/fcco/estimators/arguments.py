@@ -27,19 +27,21 @@ def widths(hidden: Any) -> list[Any]:
 def check_arguments(estimator: Any) -> None:
     """Raise a ``ValueError`` that names the first argument that cannot be used."""
     counts = {f"hidden[{place}]": width for place, width in enumerate(widths(estimator.hidden))}
-    for name in ("max_steps", "patience", "partial_steps"):
+    for name in ("max_steps", "batch_size", "patience", "partial_steps"):
         counts[name] = getattr(estimator, name)
-    for name in ("blocks_per_step", "samples_per_block", "top_k"):
-        if getattr(estimator, name, None) is not None:
-            counts[name] = getattr(estimator, name)
+    if getattr(estimator, "top_k", None) is not None:
+        counts["top_k"] = estimator.top_k
     for name, value in counts.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     others = {
+        "C": (_number(estimator.C) > 0, "positive"),
         "learning_rate": (0 < _number(estimator.learning_rate) < inf, "positive and finite"),
         "weight_decay": (0 <= _number(estimator.weight_decay) < inf, "finite and not negative"),
         "validation_fraction": (0 < _number(estimator.validation_fraction) < 1, "in (0, 1)"),
         "early_stopping": (isinstance(estimator.early_stopping, bool | np.bool_), "True or False"),
+        "max_fpr": (0 < _number(getattr(estimator, "max_fpr", 1)) <= 1, "in (0, 1]"),
+        "temperature": (0 < _number(getattr(estimator, "temperature", 1)) < inf, "positive"),
     }
     for name, (fits, wanted) in others.items():
         if not fits:

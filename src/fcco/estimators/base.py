@@ -1,4 +1,4 @@
-"""The common part of all estimators: arguments, network and training."""
+"""The common part of all estimators: arguments, features, the model and its training."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -8,134 +8,193 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from torch import nn
 
 from fcco.estimators.arguments import check_arguments, widths
+from fcco.estimators.linear import fit_linear, linear_scores
 from fcco.estimators.network import build_network
-from fcco.estimators.stopping import cosine, root, train
 from fcco.estimators.target import Target
-from fcco.estimators.training import Fit, Plan
+from fcco.estimators.training import Fit, Plan, Record, cosine, dense, root
+from fcco.schedules.stopping import keep_best
 
-__all__ = ["CompositionalEstimator"]
+__all__ = ["ScoringEstimator"]
 
 _LOOKS = 20
-"""The number of entries in the history of a training."""
+"""The number of entries in the history of a network's training."""
 
 _LARGEST = 1e150
 """The largest feature: its square is finite, as the scaling requires."""
 
 
-class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A scoring network, trained by SOX with Adam-style steps on a ``Target``.
+class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Scores that are linear in the features, or come from a small network, and suit a ``Target``.
+
+    Both are trained in two phases: a likelihood, then the objective of the metric, and only what
+    raises the metric of held-out samples is kept. A linear model minimizes exact objectives by
+    L-BFGS; a network takes AdamW's steps by batches.
 
     Args:
         hidden: widths of the hidden layers, or one width; () is a linear model.
-        max_steps: steps of ``fit``; the learning rate decays to zero over them.
+        C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
+        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
         learning_rate: the learning rate of the first step.
-        weight_decay: decoupled, as in AdamW.
-        blocks_per_step: the largest number of blocks probed per step; None: 64.
-        samples_per_block: inner samples per block; None: depends on the objective.
-        early_stopping: hold out samples in ``fit``, stop when their metric no longer rises, and
-            keep the best weights; nothing is held out if the held-out part would have fewer than
-            10 of the rarest kind.
+        weight_decay: of a network, decoupled, as in AdamW.
+        batch_size: samples per step.
+        early_stopping: hold out samples in ``fit``. A network stops when their metric no longer
+            rises, and keeps the best weights. A linear model takes the second phase only if it
+            raises the metric of every held-out fold, and is then fitted to all samples. Nothing is
+            held out if that would be fewer than 10 of the rarest kind; then a linear model has only
+            the first phase, and a network takes all steps.
         validation_fraction: the fraction that is held out.
         patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
         partial_steps: steps of each call of ``partial_fit``.
+        verbose: whether to print each entry of the history.
         random_state: seeds the split, the hidden layers and the batches.
     """
+
+    network_: nn.Sequential
 
     def __init__(
         self,
         hidden: Sequence[int] | int = (),
         *,
+        C: float = 1.0,
         max_steps: int = 1000,
         learning_rate: float = 0.03,
         weight_decay: float = 1e-3,
-        blocks_per_step: int | None = None,
-        samples_per_block: int | None = None,
+        batch_size: int = 128,
         early_stopping: bool = True,
-        validation_fraction: float = 0.1,
+        validation_fraction: float = 0.2,
         patience: int = 10,
         partial_steps: int = 100,
+        verbose: bool = False,
         random_state: int | RandomState | None = None,
     ) -> None:
         self.hidden = hidden
+        self.C = C
         self.max_steps = max_steps
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
-        self.blocks_per_step = blocks_per_step
-        self.samples_per_block = samples_per_block
+        self.batch_size = batch_size
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.partial_steps = partial_steps
+        self.verbose = verbose
         self.random_state = random_state
 
-    def _fit(self, X: NDArray[Any], target: Target) -> Self:
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """(outputs, features), of a linear model, for features as they are."""
+        return self._line()[0]
+
+    @property
+    def intercept_(self) -> NDArray[np.float64]:
+        """(outputs,), of a linear model."""
+        return self._line()[1]
+
+    def _line(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        check_is_fitted(self, "network_")
+        if len(self.network_) > 1:
+            raise AttributeError("a network with hidden layers has no coef_ and no intercept_")
+        weight, bias = (p.detach().numpy() for p in self.network_.parameters())
+        coefficients = weight / self.scaler_.scale_
+        mean = self.scaler_.mean_ if self.scaler_.with_mean else 0.0 * self.scaler_.scale_
+        return coefficients, bias - coefficients @ mean
+
+    def _fit(self, X: Any, target: Target) -> Self:
         """A whole training, from the beginning."""
         check_arguments(self)
-        self.scaler_ = StandardScaler().fit(X)
-        inputs = self._inputs(X)
         random = check_random_state(self.random_state)
-        training = self._begin(target, random)
-        rows = np.empty(0, dtype=np.intp)
-        if self.early_stopping:
-            rows = target.held_out(self.validation_fraction, random)
-        held_out = None
-        if len(rows):
-            rest = np.setdiff1d(np.arange(len(X)), rows)
-            held_out = inputs[torch.from_numpy(rows)], target.take(rows)
-            inputs, target = inputs[torch.from_numpy(rest)], target.take(rest)
-        self.history_ = train(
-            training,
+        inputs = self._scaled(X, target)
+        network, seed = self._begin(target, random)
+        self.history_ = []
+        # a finished training is not continued: partial_fit starts a new one from these weights
+        self._training = None
+        if len(network) > 1:
+            training = Fit(network, self._plan(), seed=seed)
+            self._fit_network(training, inputs, target, random)
+            return self._keep(network, training.step)
+        found = fit_linear(
             inputs,
             target,
-            self.max_steps,
-            rate=cosine(self.max_steps),
-            every=-(-self.max_steps // _LOOKS),
-            patience=self.patience,
-            held_out=held_out,
+            C=self.C,
+            fraction=self.validation_fraction,
+            validate=bool(self.early_stopping),
+            random=random,
         )
-        # a finished training is not continued: partial_fit starts a new one from these weights
-        return self._keep(training, going_on=False)
+        iterations = 0
+        for _, value, taken in found:
+            iterations += taken
+            self._tell(Record(iterations, value, None))
+        weights = torch.from_numpy(found[-1][0])
+        network.double().load_state_dict({"0.weight": weights[:-1].T, "0.bias": weights[-1]})
+        return self._keep(network, iterations)
 
-    def _partial_fit(self, X: NDArray[Any], target: Target) -> Self:
+    def _fit_network(self, training: Fit, inputs: Any, target: Target, random: RandomState) -> None:
+        folds, metric = None, None
+        if self.early_stopping:
+            folds = target.folds(max(round(1 / self.validation_fraction), 2), random)
+        if folds is not None:
+            held, rest = (np.flatnonzero(side) for side in (folds == 0, folds != 0))
+            there, judge = dense(inputs[held]), target.take(held)
+            inputs, target = inputs[rest], target.take(rest)
+
+            @torch.no_grad()
+            def metric() -> float:
+                return judge.metric(training.network(there).double())
+
+        found = keep_best(
+            training.network,
+            training.steps(
+                inputs, target, self.max_steps, cosine(self.max_steps), warm_up=self.max_steps // 2
+            ),
+            self.max_steps,
+            every=-(-self.max_steps // _LOOKS),
+            metric=metric,
+            patience=self.patience,
+        )
+        for seen, value in found:
+            self._tell(Record(training.step, sum(seen) / len(seen), value))
+
+    def _partial_fit(self, X: Any, target: Target) -> Self:
         """Further steps, or the first ones; the first samples set the scales of the features."""
         check_arguments(self)
         fresh = not hasattr(self, "network_")
         if fresh:
-            self.scaler_ = StandardScaler().fit(X)
             self.history_ = []
+        inputs = self._scaled(X, target) if fresh else self.scaler_.transform(X)
         training: Fit | None = None if fresh else self._training
         if training is None:
-            training = self._begin(target, check_random_state(self.random_state))
+            network, seed = self._begin(target, check_random_state(self.random_state))
             if not fresh:
-                training.network.load_state_dict(self.network_.state_dict())
-                training.step = self.n_steps_
-        training.plan = self._plan(target)
-        self.history_ = self.history_ + train(
-            training,
-            self._inputs(X),
-            target,
-            self.partial_steps,
-            rate=root,
-            every=self.partial_steps,
-            patience=1,
-        )
-        return self._keep(training, going_on=True)
+                network.load_state_dict(self.network_.state_dict())
+            training = Fit(network, self._plan(), seed=seed, step=0 if fresh else self.n_steps_)
+        self._training = training
+        training.plan = self._plan()
+        seen = list(training.steps(inputs, target, self.partial_steps, root))
+        self._tell(Record(training.step, sum(seen) / len(seen), None))
+        return self._keep(training.network, training.step)
 
-    def _keep(self, training: Fit, *, going_on: bool) -> Self:
-        self._training = training if going_on else None
-        self.n_steps_ = training.step
-        self.network_ = deepcopy(training.network).double()
+    def _tell(self, record: Record) -> None:
+        self.history_ = [*self.history_, record]
+        if self.verbose:
+            step, value, metric = record
+            held_out = "" if metric is None else f", held-out metric {metric:.4f}"
+            said = f"[{type(self).__name__}] step {step}: objective {value:.5f}{held_out}"
+            print(said)  # noqa: T201
+
+    def _keep(self, network: nn.Sequential, steps: int) -> Self:
+        self.network_, self.n_steps_ = deepcopy(network).double(), steps
         return self
 
     def _validated(
-        self, X: ArrayLike, y: ArrayLike | str | None = "no_validation", *, reset: bool, **more: Any
+        self, X: ArrayLike, y: Any = "no_validation", *, reset: bool, **more: Any
     ) -> Any:
         """Features, and y if it is given, as scikit-learn checks them; then each must be finite.
 
@@ -143,14 +202,15 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         """
         if not reset:
             check_is_fitted(self, "network_")
-        if np.asarray(X).dtype.kind in "mM":
+        if not issparse(X) and np.asarray(X).dtype.kind in "mM":
             raise ValueError("X must hold numbers, got dates or times")
         more |= {"dtype": np.float64, "reset": reset, "ensure_all_finite": False}
-        found = validate_data(self, X, y, **more)
-        features: NDArray[np.float64] = found[0] if isinstance(found, tuple) else found
-        wrong = ~(np.abs(features) <= _LARGEST)
+        found = validate_data(self, X, y, accept_sparse="csr", **more)
+        features = found[0] if isinstance(found, tuple) else found
+        numbers = features.data if issparse(features) else features
+        wrong = ~(np.abs(numbers) <= _LARGEST)
         if wrong.any():
-            row, column = np.argwhere(wrong)[0]
+            row, column = self._place(features, wrong)
             name = getattr(self, "feature_names_in_", range(features.shape[1]))[column]
             got = "NaN" if np.isnan(features[row, column]) else features[row, column]
             raise ValueError(
@@ -159,24 +219,42 @@ class CompositionalEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
             )
         return found
 
-    def _scores(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n, outputs), in float64: the score of a sample then does not depend on the others."""
+    @staticmethod
+    def _place(features: Any, wrong: NDArray[np.bool_]) -> tuple[int, int]:
+        """The row and the column of the first wrong feature."""
+        if not issparse(features):
+            row, column = np.argwhere(wrong)[0]
+            return int(row), int(column)
+        first = int(wrong.argmax())
+        row = int(np.searchsorted(features.indptr, first, side="right")) - 1
+        return row, int(features.indices[first])
+
+    def _scores(self, features: Any) -> NDArray[np.float64]:
+        """(n, outputs), in float64."""
+        if len(self.network_) == 1:
+            return linear_scores(features, np.vstack([self.coef_.T, self.intercept_]))
+        scaled = self.scaler_.transform(features)
+        scaled = scaled.toarray() if issparse(scaled) else scaled
         with torch.no_grad():
-            scores = self.network_(torch.from_numpy(self.scaler_.transform(features)))
-        array: NDArray[np.float64] = scores.numpy()
-        return array
+            scores: NDArray[np.float64] = self.network_(torch.from_numpy(scaled)).numpy()
+        return scores
 
-    def _inputs(self, X: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(self.scaler_.transform(X).astype(np.float32))
+    def _scaled(self, X: Any, target: Target) -> Any:
+        """Standardized by these samples; sparse features keep their zeros."""
+        self.scaler_ = StandardScaler(with_mean=not issparse(X))
+        return self.scaler_.fit(X, sample_weight=target.weight).transform(X)
 
-    def _begin(self, target: Target, random: RandomState) -> Fit:
+    def _begin(self, target: Target, random: RandomState) -> tuple[nn.Sequential, int]:
+        """A network, and the seed of its hidden layers and batches."""
         seed = int(random.randint(np.iinfo(np.int32).max))
-        network = build_network(
-            self.n_features_in_, widths(self.hidden), target.outputs, bias=target.shifts, seed=seed
-        )
-        return Fit(network, self._plan(target), seed=seed)
+        layers = widths(self.hidden)
+        return build_network(self.n_features_in_, layers, target.outputs, seed=seed), seed
 
-    def _plan(self, target: Target) -> Plan:
-        blocks = 64 if self.blocks_per_step is None else self.blocks_per_step
-        samples = target.samples if self.samples_per_block is None else self.samples_per_block
-        return Plan(self.learning_rate, self.weight_decay, blocks, samples)
+    def _plan(self) -> Plan:
+        return Plan(self.learning_rate, self.weight_decay, self.batch_size)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags

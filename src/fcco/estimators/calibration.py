@@ -10,7 +10,11 @@ _LEAST = 1e-6
 """The smallest slope, relative to the spread of the scores: it keeps the line increasing."""
 
 
-def platt(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> tuple[float, float]:
+def platt(
+    scores: NDArray[np.float64],
+    positive: NDArray[np.bool_],
+    weight: NDArray[np.float64] | None = None,
+) -> tuple[float, float]:
     """Slope and offset of the log-odds of a score, by logistic regression.
 
     A ridge keeps them finite if the scores separate the classes.
@@ -18,6 +22,7 @@ def platt(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> tuple[flo
     Args:
         scores: (n,).
         positive: (n,), both kinds.
+        weight: (n,), how much each counts; None: all alike.
 
     Examples:
         >>> scores = np.array([0.0, 1.0, 2.0, 3.0])
@@ -26,6 +31,6 @@ def platt(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> tuple[flo
         (True, 0.0)
     """
     centre, spread = float(scores.mean()), float(scores.std()) or 1.0
-    fitted = LogisticRegression().fit(((scores - centre) / spread)[:, None], positive)
+    fitted = LogisticRegression().fit(((scores - centre) / spread)[:, None], positive, weight)
     slope = max(float(fitted.coef_[0, 0]), _LEAST) / spread
     return slope, float(fitted.intercept_[0]) - slope * centre

@@ -9,32 +9,40 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length
 
-from fcco.estimators.base import CompositionalEstimator
+from fcco.estimators.base import ScoringEstimator
+from fcco.estimators.hazard import StepFunction, baseline_hazard
 from fcco.estimators.outcomes import Outcomes, outcomes
 
 __all__ = ["CoxRegressor"]
 
 
-class CoxRegressor(CompositionalEstimator):
+class CoxRegressor(ScoringEstimator):
     """Maximizes Cox's partial likelihood of a linear or deep log risk.
 
     Args:
         hidden: widths of the hidden layers, or one width; () is a linear model.
         ties: "efron" or "breslow".
-        max_steps: steps of ``fit``; the learning rate decays to zero over them.
+        C: the inverse of the ridge of a linear model, which minimizes the sum over the events of
+            the negative log partial likelihood times C m / n, m events of n subjects, plus half the
+            squared norm of the weights of standardized features; ``inf``: no ridge.
+        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
         learning_rate: the learning rate of the first step.
-        weight_decay: decoupled, as in AdamW.
-        blocks_per_step: the largest number of events probed per step; None: 64.
-        samples_per_block: subjects that each is compared with; None: 256.
-        early_stopping: hold out subjects in ``fit``, stop when their concordance no longer rises,
-            and keep the best weights; nothing is held out if that would be fewer than 10 with or
-            without an event.
+        weight_decay: of a network, decoupled, as in AdamW.
+        batch_size: samples per step.
+        early_stopping: of a network: hold out subjects in ``fit``, stop when their concordance no
+            longer rises, and keep the best weights; nothing is held out if that would be fewer than
+            10 with or without an event.
         validation_fraction: the fraction that is held out.
         patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
         partial_steps: steps of each call of ``partial_fit``.
+        verbose: whether to print each entry of the history.
         random_state: seeds the split, the hidden layers and the batches.
 
     Attributes:
+        coef_: (1, features), of a linear model.
+        intercept_: (1,), of a linear model.
+        cum_baseline_hazard_: Breslow's, a ``StepFunction`` of time.
+        unique_times_: the distinct times of the training set.
         network_: the scoring network, on standardized features.
         n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out concordance.
@@ -44,9 +52,11 @@ class CoxRegressor(CompositionalEstimator):
         >>> X = random.normal(size=(200, 3))
         >>> times = random.exponential(np.exp(-X[:, 0]))
         >>> y = np.stack([np.minimum(times, 2.0), times < 2.0], axis=1)
-        >>> model = CoxRegressor(max_steps=100, random_state=0).fit(X, y)
+        >>> model = CoxRegressor().fit(X, y)
         >>> model.score(X, y) > 0.65
         True
+        >>> model.predict_survival_function(X[:2])[0]([0.0]).round(3)
+        array([1.])
     """
 
     def __init__(
@@ -54,28 +64,30 @@ class CoxRegressor(CompositionalEstimator):
         hidden: Sequence[int] | int = (),
         *,
         ties: str = "efron",
+        C: float = 1.0,
         max_steps: int = 1000,
         learning_rate: float = 0.03,
         weight_decay: float = 1e-3,
-        blocks_per_step: int | None = None,
-        samples_per_block: int | None = None,
+        batch_size: int = 128,
         early_stopping: bool = True,
-        validation_fraction: float = 0.1,
+        validation_fraction: float = 0.2,
         patience: int = 10,
         partial_steps: int = 100,
+        verbose: bool = False,
         random_state: int | RandomState | None = None,
     ) -> None:
         super().__init__(
             hidden,
+            C=C,
             max_steps=max_steps,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
-            blocks_per_step=blocks_per_step,
-            samples_per_block=samples_per_block,
+            batch_size=batch_size,
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
             patience=patience,
             partial_steps=partial_steps,
+            verbose=verbose,
             random_state=random_state,
         )
         self.ties = ties
@@ -88,7 +100,8 @@ class CoxRegressor(CompositionalEstimator):
             y: (n,) structured, a boolean field (event observed) and a numeric one (time of event
                 or censoring), as in scikit-survival; or (n, 2), columns time and event.
         """
-        return self._fit(*self._outcomes(X, y, reset=True))
+        features, target = self._outcomes(X, y, reset=True)
+        return self._fit(features, target)._set_baseline(features, target)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Take ``partial_steps`` more steps on these subjects, which form their own risk sets.
@@ -100,11 +113,33 @@ class CoxRegressor(CompositionalEstimator):
             X: (n, d) features.
             y: as for ``fit``.
         """
-        return self._partial_fit(*self._outcomes(X, y, reset=not hasattr(self, "network_")))
+        features, target = self._outcomes(X, y, reset=not hasattr(self, "network_"))
+        return self._partial_fit(features, target)._set_baseline(features, target)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The log risk of each subject, (n,): higher means an earlier event."""
         return self._scores(self._validated(X, reset=False))[:, 0]
+
+    def predict_cumulative_hazard_function(
+        self, X: ArrayLike, return_array: bool = False
+    ) -> NDArray[Any]:
+        """The cumulative hazard of each subject: the baseline times exp(log risk).
+
+        Args:
+            X: (n, d) features.
+            return_array: (n, times), the values at ``unique_times_``, instead of n functions.
+        """
+        base = self.cum_baseline_hazard_
+        values = np.exp(self.predict(X))[:, None] * base.y
+        return values if return_array else _functions(base.x, values, 0.0)
+
+    def predict_survival_function(self, X: ArrayLike, return_array: bool = False) -> NDArray[Any]:
+        """The probability of no event up to each time: exp of minus the cumulative hazard.
+
+        Arguments as for ``predict_cumulative_hazard_function``.
+        """
+        values = np.exp(-self.predict_cumulative_hazard_function(X, return_array=True))
+        return values if return_array else _functions(self.unique_times_, values, 1.0)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Harrell's concordance index.
@@ -118,11 +153,6 @@ class CoxRegressor(CompositionalEstimator):
         check_consistent_length(scores, times)
         return Outcomes(times, events, self.ties).metric(torch.from_numpy(scores))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
     def _outcomes(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Any, Outcomes]:
         if self.ties not in ("efron", "breslow"):
             raise ValueError(f'ties must be "efron" or "breslow", got {self.ties!r}')
@@ -132,3 +162,16 @@ class CoxRegressor(CompositionalEstimator):
         if not events.any():
             raise ValueError("y: no event was observed, only censoring")
         return X, Outcomes(times, events, self.ties)
+
+    def _set_baseline(self, X: Any, target: Outcomes) -> Self:
+        self.cum_baseline_hazard_ = baseline_hazard(
+            self._scores(X)[:, 0], target.times, target.events
+        )
+        self.unique_times_ = self.cum_baseline_hazard_.x
+        return self
+
+
+def _functions(times: NDArray[Any], values: NDArray[Any], before: float) -> NDArray[Any]:
+    functions = np.empty(len(values), dtype=object)
+    functions[:] = [StepFunction(times, each, before) for each in values]
+    return functions

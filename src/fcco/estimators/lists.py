@@ -1,5 +1,6 @@
 """Graded lists, such as queries with their documents."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,11 +10,9 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fcco.data import BlockData, ListData
-from fcco.estimators.target import FEWEST, Rows, Target
+from fcco.estimators.target import Phase, Rows, Target, spread
+from fcco.losses import ListNetLoss, NDCGLoss
 from fcco.metrics import ndcg
-from fcco.objectives import NDCG, ListNet
-from fcco.problem.objective import Objective
 
 __all__ = ["Lists"]
 
@@ -26,38 +25,34 @@ class Lists(Target):
     lengths: NDArray[np.int64]
     objective: str
     top_k: int | None
-    samples = 32
 
-    def problem(self, inputs: Tensor) -> tuple[BlockData[Any], Objective]:
-        """Items, each compared with its list."""
+    def phases(self) -> Sequence[Phase]:
+        """ListNet's cross-entropy, then NDCG if it is the objective."""
         grades, lengths = torch.from_numpy(self.grades), torch.from_numpy(self.lengths)
+        first = ListNetLoss(grades, lengths)
         if self.objective == "listnet":
-            return ListData(inputs, grades, lengths, relevant=False), ListNet(grades, lengths)
-        return ListData(inputs, grades, lengths), NDCG(grades, lengths, top_k=self.top_k)
+            return (first,)
+        return first, NDCGLoss(grades, lengths, top_k=self.top_k)
 
     def metric(self, scores: Tensor) -> float:
         """NDCG."""
         grades, lengths = torch.from_numpy(self.grades), torch.from_numpy(self.lengths)
         return ndcg(scores[:, 0], grades, lengths, self.top_k)
 
-    def held_out(self, fraction: float, random: RandomState) -> Rows:
-        """Whole lists, chosen among those with a relevant item."""
+    def folds(self, count: int, random: RandomState) -> Rows | None:
+        """Whole lists, the same share of those with a relevant item."""
         starts = np.cumsum(self.lengths) - self.lengths
-        useful = np.flatnonzero(np.maximum.reduceat(self.grades, starts) > 0)
-        count = round(fraction * len(useful))
-        if count < FEWEST:
-            return np.empty(0, dtype=np.intp)
-        lists = np.sort(random.permutation(useful)[:count])
-        return np.flatnonzero(np.isin(self._owner(), lists))
+        folds = spread(np.maximum.reduceat(self.grades, starts) > 0, count, random)
+        return None if folds is None else folds[self._owner()]
 
     def take(self, rows: Rows) -> Self:
         """Some lists, whole."""
         lengths = np.bincount(self._owner()[rows], minlength=len(self.lengths))
         return type(self)(self.grades[rows], lengths[lengths > 0], self.objective, self.top_k)
 
-    def arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> tuple[Any, ...]:
         """Grades, lengths, and the options of the target."""
-        return self.grades, self.lengths, np.array(f"{self.objective} {self.top_k}")
+        return self.grades, self.lengths, self.objective, self.top_k
 
     def _owner(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)

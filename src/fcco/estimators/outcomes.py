@@ -1,5 +1,6 @@
 """Survival outcomes: the time of each subject, and whether it is the time of the event."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,11 +10,9 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fcco.data import AnchorData, BlockData
-from fcco.estimators.target import Rows, Target, some_of_each
+from fcco.estimators.target import Phase, Rows, Target, spread
+from fcco.losses import CoxLoss
 from fcco.metrics import concordance_index
-from fcco.objectives import Cox
-from fcco.problem.objective import Objective
 
 __all__ = ["Outcomes", "outcomes"]
 
@@ -64,28 +63,26 @@ class Outcomes(Target):
     times: NDArray[np.float64]
     events: NDArray[np.bool_]
     ties: str
-    samples = 256
 
-    def problem(self, inputs: Tensor) -> tuple[BlockData[Any], Objective]:
-        """Events, each compared with its risk set."""
-        times, events = torch.from_numpy(self.times), torch.from_numpy(self.events)
-        data = AnchorData.survival(inputs, times, events, ties=self.ties)
-        most = int(np.unique(self.times[self.events], return_counts=True)[1].max())
-        return data, Cox(data.num_blocks, len(inputs), max_ties=most)
+    def phases(self) -> Sequence[Phase]:
+        """The partial likelihood, which needs no other phase before it."""
+        return (CoxLoss(*self._tensors(), ties=self.ties),)
 
     def metric(self, scores: Tensor) -> float:
         """The concordance index."""
-        times, events = torch.from_numpy(self.times), torch.from_numpy(self.events)
-        return concordance_index(scores[:, 0], times, events)
+        return concordance_index(scores[:, 0], *self._tensors())
 
-    def held_out(self, fraction: float, random: RandomState) -> Rows:
-        """Some with and some without an event."""
-        return some_of_each(self.events, fraction, random)
+    def folds(self, count: int, random: RandomState) -> Rows | None:
+        """The same share of subjects with an event."""
+        return spread(self.events, count, random)
 
     def take(self, rows: Rows) -> Self:
         """Some subjects."""
         return type(self)(self.times[rows], self.events[rows], self.ties)
 
-    def arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> tuple[Any, ...]:
         """Times, events, and the treatment of ties."""
-        return self.times, self.events, np.array(self.ties)
+        return self.times, self.events, self.ties
+
+    def _tensors(self) -> tuple[Tensor, Tensor]:
+        return torch.from_numpy(self.times), torch.from_numpy(self.events)

@@ -1,21 +1,29 @@
 """Targets: the labels of an estimator and their meaning for the training."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fcco.data import BlockData
-from fcco.problem.objective import Objective
-
-__all__ = ["FEWEST", "Rows", "Target", "some_of_each"]
+__all__ = ["Phase", "Rows", "Target", "spread"]
 
 Rows = NDArray[np.intp]
-FEWEST = 10
-"""The smallest number of held-out members of each kind; with fewer, a metric is too noisy."""
+_FEWEST = 10
+"""The smallest number of members of each kind in a fold; with fewer, a metric is too noisy."""
+
+
+class Phase(Protocol):
+    """An objective of the scores of all samples, which a training minimizes."""
+
+    def __call__(self, scores: Tensor, index: Tensor) -> Tensor:
+        """Its estimate from a batch, as the losses of ``fcco.losses`` give it."""
+
+    def exact(self, scores: Tensor) -> Tensor:
+        """Its value for the scores of all samples."""
 
 
 class Target(ABC):
@@ -23,48 +31,45 @@ class Target(ABC):
 
     outputs: int = 1
     """The number of scores per sample."""
-    samples: int
-    """The default number of inner samples per block."""
-    shifts: bool = False
-    """Whether a constant added to all scores matters: without it, an offset is only drift."""
+    weight: NDArray[np.float64] | None = None
+    """(n,), how much each sample counts; None: all alike."""
 
     @abstractmethod
-    def problem(self, inputs: Tensor) -> tuple[BlockData[Any], Objective]:
-        """The data set and the objective, with the same blocks."""
+    def phases(self) -> Sequence[Phase]:
+        """Objectives to minimize one after the other: first a likelihood, last the metric's."""
 
     @abstractmethod
     def metric(self, scores: Tensor) -> float:
         """How good scores (n, outputs) are; higher is better."""
 
     @abstractmethod
-    def held_out(self, fraction: float, random: RandomState) -> Rows:
-        """About ``fraction`` of the rows, for early stopping; none if they would be too few."""
+    def folds(self, count: int, random: RandomState) -> Rows | None:
+        """The fold of each sample, 0 to ``count`` - 1; None if some would be too small."""
 
     @abstractmethod
     def take(self, rows: Rows) -> Self:
         """The labels of some rows, in ascending order."""
 
     @abstractmethod
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All tensors, to recognize the same target again."""
+    def arrays(self) -> tuple[Any, ...]:
+        """All labels and settings, to recognize the same target again."""
 
 
-def some_of_each(kinds: NDArray[Any], fraction: float, random: RandomState) -> Rows:
-    """About ``fraction`` of the members of each kind, or none if that is too few of one.
+def spread(kinds: NDArray[Any], count: int, random: RandomState) -> Rows | None:
+    """Folds with the same share of every kind; None if one would get fewer than 10 of a kind.
 
     Examples:
         >>> kinds = np.repeat([0, 1], [300, 100])
-        >>> rows = some_of_each(kinds, 0.1, RandomState(0))
-        >>> np.bincount(kinds[rows])
-        array([30, 10])
-        >>> len(some_of_each(kinds[:350], 0.1, RandomState(0)))
-        0
+        >>> np.bincount(spread(kinds, 10, RandomState(0))[kinds == 1])
+        array([10, 10, 10, 10, 10, 10, 10, 10, 10, 10])
+        >>> spread(kinds[:350], 10, RandomState(0)) is None
+        True
     """
-    parts = []
-    for kind in np.unique(kinds):
-        members = np.flatnonzero(kinds == kind)
-        count = round(fraction * len(members))
-        if count < FEWEST:
-            return np.empty(0, dtype=np.intp)
-        parts.append(random.permutation(members)[:count])
-    return np.sort(np.concatenate(parts))
+    names, places = np.unique(kinds, return_inverse=True)
+    if np.bincount(places).min() < _FEWEST * count:
+        return None
+    folds = np.empty(len(places), dtype=np.intp)
+    for kind in range(len(names)):
+        members = random.permutation(np.flatnonzero(places == kind))
+        folds[members] = np.arange(len(members)) % count
+    return folds

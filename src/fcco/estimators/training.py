@@ -1,23 +1,34 @@
-"""Training of a scoring network on a target, from the first step or from the last one."""
+"""Training of a scoring network by batches, from the first step or from the last one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from hashlib import blake2b
-from typing import Any
+from math import cos, pi
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from joblib import hash as digest_of
+from numpy.random import RandomState
+from scipy.sparse import issparse
 from torch import Tensor, nn
 
-from fcco.data import block_loader
 from fcco.estimators.target import Target
-from fcco.optim import SOX
 
-__all__ = ["Fit", "Plan", "Rate"]
+__all__ = ["Fit", "Plan", "Rate", "Record", "cosine", "dense", "root"]
 
 Rate = Callable[[int], float]
 """From the number of steps taken to the factor of the learning rate."""
+
+
+class Record(NamedTuple):
+    """One entry of a history."""
+
+    step: int
+    """Steps taken; for a linear model, iterations of L-BFGS."""
+    objective: float
+    """The mean of the estimated objective over the steps since the last entry."""
+    metric: float | None
+    """The metric of the held-out samples, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +37,11 @@ class Plan:
 
     learning_rate: float
     weight_decay: float
-    blocks_per_step: int
-    samples_per_block: int
+    batch_size: int
 
 
 class Fit:
-    """A network and the state of its optimization.
-
-    SOX tracks the inner values and smooths the gradient, and torch's AdamW takes the step. The
-    memory of AdamW therefore survives a change of the data, which changes the blocks.
+    """A network and the state of its optimization by AdamW.
 
     Args:
         network: the network, trained in place.
@@ -43,52 +50,74 @@ class Fit:
         step: the number of steps that the network has taken.
     """
 
-    # Safe on every objective here, with and without a hidden layer. MSVRM's correction is not: with
-    # Adam-style steps of 0.03 its rows of exp(h_j - h_i), which are probed rarely, diverge.
-    alpha, beta = 0.1, 0.5
-
     def __init__(self, network: nn.Module, plan: Plan, *, seed: int, step: int = 0) -> None:
         self.network = network
         self.plan = plan
-        self.seed = seed
         self.step = step
-        self._stepper = torch.optim.AdamW(
-            _layers(network),
-            betas=(0.0, 0.999),  # SOX's z is the first moment
-        )
-        self._estimator: SOX | None = None
-        self._digest = b""
+        self._random = RandomState(seed)
+        self._stepper = torch.optim.AdamW(_layers(network))
+        self._phases: Any = ()
+        self._digest = ""
 
-    def steps(self, inputs: Tensor, target: Target, num_steps: int, rate: Rate) -> Iterator[float]:
+    def steps(
+        self, inputs: Any, target: Target, num_steps: int, rate: Rate, *, warm_up: int = 0
+    ) -> Iterator[float]:
         """Take steps on some data, and yield the estimated objective after each.
 
-        With the same data as in the last call the table is kept, and two calls equal one longer
-        run. Other data has other blocks and starts a new table.
+        With the same data as in the last call the loss keeps its table, and two calls equal one
+        longer run. ``warm_up`` is the number of steps of the first phase; all others are of the
+        last.
         """
-        data, objective = target.problem(inputs)
-        digest = _digest(inputs, target)
-        estimator = self._estimator
-        if estimator is None or digest != self._digest:
-            estimator = SOX(
-                self.network.parameters(), objective, lr=1.0, alpha=self.alpha, beta=self.beta
-            )
-            self._estimator, self._digest = estimator, digest
-        loader = block_loader(
-            data,
-            objective,
-            blocks_per_step=min(self.plan.blocks_per_step, data.num_blocks),
-            samples_per_block=self.plan.samples_per_block,
-            num_steps=self.step + num_steps,
-        )
-        loader.load_state_dict({"step": self.step, "seed": self.seed})
-        for batch in loader:
+        digest = digest_of((inputs, target.arrays()))
+        if digest != self._digest:
+            self._phases, self._digest = target.phases(), digest
+        count = inputs.shape[0]
+        chances = None if target.weight is None else target.weight / target.weight.sum()
+        for number in range(num_steps):
             for group in self._stepper.param_groups:
                 group["lr"] = self.plan.learning_rate * rate(self.step) * group["share"]
                 group["weight_decay"] = self.plan.weight_decay
-            value = estimator.estimate(partial(objective.inner, self.network, batch))
+            size = min(self.plan.batch_size, count)
+            # With replacement, so that weights are chances; a loss takes a repeated sample once.
+            rows = self._random.choice(count, size, p=chances)
+            phase = self._phases[0 if number < warm_up else -1]
+            loss = phase(self.network(dense(inputs[rows])), torch.from_numpy(rows))
+            self._stepper.zero_grad()
+            loss.backward()
             self._stepper.step()
             self.step += 1
-            yield float(value)
+            yield float(loss.detach())
+
+
+def dense(features: Any) -> Tensor:
+    """Features as the network takes them in training.
+
+    Examples:
+        >>> dense(np.eye(2)).dtype
+        torch.float32
+    """
+    array = features.toarray() if issparse(features) else features
+    return torch.from_numpy(array.astype(np.float32))
+
+
+def cosine(num_steps: int) -> Rate:
+    """From 1 down to 0 in ``num_steps``.
+
+    Examples:
+        >>> cosine(10)(0), round(cosine(10)(5), 6)
+        (1.0, 0.5)
+    """
+    return lambda step: (1 + cos(pi * step / num_steps)) / 2
+
+
+def root(step: int) -> float:
+    """1 at first, then proportional to 1/sqrt: for a training without a known last step.
+
+    Examples:
+        >>> root(0), root(300)
+        (1.0, 0.5)
+    """
+    return float((1 + step / 100) ** -0.5)
 
 
 def _layers(network: nn.Module) -> list[dict[str, Any]]:
@@ -103,12 +132,3 @@ def _layers(network: nn.Module) -> list[dict[str, Any]]:
         for layer in network.modules()
         if isinstance(layer, nn.Linear)
     ]
-
-
-def _digest(inputs: Tensor, target: Target) -> bytes:
-    """A digest that is equal only for equal data."""
-    state = blake2b()
-    for array in (inputs.numpy(), *target.arrays()):
-        state.update(f"{array.dtype} {array.shape}".encode())
-        state.update(np.ascontiguousarray(array).tobytes())
-    return state.digest()

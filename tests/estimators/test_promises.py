@@ -1,0 +1,227 @@
+"""Estimators are never below logistic regression or Cox regression, and mean what they say."""
+
+import numpy as np
+import pytest
+import sklearn
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_matrix
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.model_selection import GroupKFold, cross_validate, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fcco.estimators import (
+    APClassifier,
+    AUCClassifier,
+    CoxRegressor,
+    PartialAUCClassifier,
+    Ranker,
+)
+from fcco.estimators.goals import AUC, AveragePrecision, PartialAUC
+
+LOADERS = [load_iris, load_wine, load_breast_cancer, load_digits]
+CLASSIFIERS = {
+    AUCClassifier: roc_auc_score,
+    APClassifier: average_precision_score,
+    PartialAUCClassifier: lambda y, s: roc_auc_score(y, s, max_fpr=0.1),
+}
+
+
+def classes(n=300, seed=0):
+    """Two classes, a few labels of which are wrong far from the border."""
+    random = np.random.RandomState(seed)
+    X = random.normal(size=(n, 4)) * [1.0, 5.0, 0.2, 1.0] + [0.0, 3.0, 0.0, 1.0]
+    return X, (X[:, 0] + 0.1 * X[:, 1] + 0.5 * random.normal(size=n) > 0.3).astype(int)
+
+
+@pytest.mark.parametrize("make", CLASSIFIERS)
+@pytest.mark.parametrize("load", LOADERS)
+def test_no_metric_is_below_that_of_logistic_regression(make, load):
+    """Exactly its value where the second phase is not taken, on these splits everywhere."""
+    X, X_test, y, y_test = train_test_split(*load(return_X_y=True), random_state=0)
+    rival = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X, y)
+    chances, metric = rival.predict_proba(X_test), CLASSIFIERS[make]
+    if chances.shape[1] == 2:
+        theirs = metric(y_test, chances[:, 1])
+    else:
+        theirs = np.mean([metric(y_test == c, chances[:, c]) for c in range(chances.shape[1])])
+    model = make(random_state=0).fit(X, y)
+    assert model.score(X_test, y_test) > theirs - 1e-3
+    assert (model.predict(X_test) == y_test).mean() > 0.9
+
+
+@pytest.mark.parametrize("make", CLASSIFIERS)
+def test_the_second_phase_is_taken_where_it_helps(make):
+    """A tenth of the positives is far on the wrong side: it bends the likelihood, not the order."""
+    random = np.random.RandomState(0)
+    X = random.normal(size=(1500, 2))
+    y = X[:, 0] + 0.3 * random.normal(size=1500) > 0.5
+    wrong = np.flatnonzero(y)[::10]
+    X[wrong, 0] -= 25.0
+    model = make(random_state=0).fit(X[:1000], y[:1000])
+    rival = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:1000], y[:1000])
+    theirs = CLASSIFIERS[make](y[1000:], rival.decision_function(X[1000:]))
+    assert len(model.history_) == 2
+    assert model.score(X[1000:], y[1000:]) > theirs + 0.02
+
+
+@pytest.mark.parametrize("goal", [AUC(0.5), AveragePrecision(), PartialAUC(0.1, 0.5)])
+def test_exact_objectives_are_those_of_the_losses_and_weights_are_repetitions(goal):
+    random = np.random.RandomState(0)
+    labels = random.randint(-1, 2, size=(40, 3)).astype(np.int8)
+    scores = torch.from_numpy(random.normal(size=(40, 3)))
+    expected = goal.loss(labels).exact(scores)
+    found = goal.exact(scores, torch.from_numpy(labels), torch.ones(40).double())
+    assert found.mean().item() == pytest.approx(expected.item(), abs=1e-6)
+    if isinstance(goal, AveragePrecision):
+        return  # repeated positives are compared with each other, by l(0), not with themselves
+    counts = random.randint(1, 4, size=40)
+    rows = np.repeat(np.arange(40), counts)
+    again = goal.loss(labels[rows]).exact(scores[rows])
+    found = goal.exact(scores, torch.from_numpy(labels), torch.from_numpy(counts / 7))
+    assert found.mean().item() == pytest.approx(again.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("make", [AUCClassifier, PartialAUCClassifier])
+def test_weights_are_repetitions_in_both_phases(make):
+    X, y = classes(150)
+    counts = np.random.RandomState(1).randint(0, 4, size=150)
+    weighted = make(early_stopping=False).fit(X, y, counts)
+    repeated = make(early_stopping=False).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
+    assert len(weighted.history_) == len(repeated.history_) == 2
+    assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=2e-3)
+    plain = make(early_stopping=False).fit(X, y)
+    assert np.abs(weighted.decision_function(X) - plain.decision_function(X)).max() > 0.05
+
+
+def test_class_weights_are_sample_weights():
+    X, y = classes()
+    by_class = AUCClassifier(class_weight={0: 1.0, 1: 3.0}).fit(X, y)
+    by_sample = AUCClassifier().fit(X, y, np.where(y == 1, 3.0, 1.0))
+    assert_allclose(by_class.coef_, by_sample.coef_)
+    assert by_class.predict(X).mean() > AUCClassifier().fit(X, y).predict(X).mean()
+
+
+@pytest.mark.parametrize("hidden", [(), (8,)])
+def test_sparse_features_are_dense_ones(hidden):
+    X, y = classes()
+    X[np.abs(X) < 0.5] = 0.0
+    settings = {"hidden": hidden, "max_steps": 20, "random_state": 0, "C": 10.0}
+    dense = AUCClassifier(**settings).fit(X, y)
+    sparse = AUCClassifier(**settings).fit(csr_matrix(X), y)
+    assert_array_equal(sparse.decision_function(csr_matrix(X)), sparse.decision_function(X))
+    if not hidden:  # a network sees features that are not centred
+        assert_allclose(sparse.coef_, dense.coef_, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("more", [{}, {"early_stopping": False}])
+def test_a_linear_model_has_coefficients(more):
+    X, y = classes()
+    model = AUCClassifier(**more).fit(X, y)
+    assert model.coef_.shape == (1, 4)
+    assert_allclose(X @ model.coef_[0] + model.intercept_, model.decision_function(X))
+    with pytest.raises(AttributeError, match="hidden layers"):
+        _ = AUCClassifier(4, max_steps=3).fit(X, y).coef_
+
+
+def test_the_positive_class_can_be_chosen():
+    X, y = classes()
+    model = APClassifier(pos_label=0).fit(X, y)
+    other = APClassifier().fit(X, y)
+    ours = average_precision_score(y == 0, -model.decision_function(X))
+    assert model.score(X, y) == pytest.approx(ours)
+    assert model.score(X, y) != pytest.approx(other.score(X, y))
+    assert (model.predict(X) == y).mean() > 0.85
+
+
+@pytest.mark.parametrize("make", [AUCClassifier, APClassifier])
+def test_tasks_are_fitted_as_if_alone_and_labels_may_be_missing(make):
+    X, first = classes()
+    second = (X[:, 3] > 1.3).astype(float)
+    second[::3] = np.nan
+    y = np.stack([first, second], axis=1)
+    model, known = make().fit(X, y), ~np.isnan(second)
+    # the same scale and strength of the ridge: weights of 0 keep all rows in the scaler
+    alone = make(C=1.0).fit(X, first)
+    assert_allclose(model.decision_function(X)[:, 0], alone.decision_function(X), atol=1e-2)
+    found = CLASSIFIERS[make](second[known], model.decision_function(X)[known, 1])
+    assert model.score(X, y) == pytest.approx((alone.score(X, first) + found) / 2, abs=1e-3)
+    assert found > 0.95
+    assert model.predict(X).shape == model.predict_proba(X).shape == (300, 2)
+    network = make(8, max_steps=60, random_state=0).fit(X, y)
+    assert network.score(X, y) > 0.8
+
+
+def test_progress_is_told(capsys):
+    X, y = classes()
+    AUCClassifier(4, max_steps=40, verbose=True, random_state=0).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("[AUCClassifier] step 2: objective")
+    assert "held-out metric" in lines[-1]
+
+
+def survival(n=400, seed=0):
+    random = np.random.RandomState(seed)
+    X = random.normal(size=(n, 3)) * [1.0, 10.0, 0.1]
+    times = np.ceil(10 * random.exponential(np.exp(-X[:, 0] + 0.05 * X[:, 1])))
+    ends = np.ceil(10 * random.exponential(2.0, size=n))
+    return X, np.stack([np.minimum(times, ends), times <= ends], axis=1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_cox_is_that_of_lifelines_and_so_are_its_curves(ties):
+    pd = pytest.importorskip("pandas")
+    lifelines = pytest.importorskip("lifelines")
+    X, y = survival()
+    model = CoxRegressor(C=np.inf, ties=ties).fit(X, y)
+    if ties == "efron":
+        frame = pd.DataFrame(X, columns=list("abc")).assign(t=y[:, 0], e=y[:, 1])
+        rival = lifelines.CoxPHFitter().fit(frame, "t", "e")
+        assert_allclose(model.coef_[0], rival.params_, rtol=1e-2, atol=1e-3)
+        assert model.score(X, y) == pytest.approx(rival.concordance_index_, abs=2e-3)
+        times = rival.baseline_cumulative_hazard_.index.to_numpy()
+        theirs = rival.predict_cumulative_hazard(frame.iloc[:5]).to_numpy().T
+        ours = model.predict_cumulative_hazard_function(X[:5])
+        assert_allclose([curve(times) for curve in ours], theirs, rtol=3e-2)
+    # Breslow's definition, by loops
+    risk = np.exp(model.predict(X))
+    time = 5.0
+    hazard = sum(1 / risk[y[:, 0] >= t].sum() for t, event in y if event and t <= time)
+    expected = np.exp(-hazard * risk[:2])
+    assert_allclose([f(time) for f in model.predict_survival_function(X[:2])], expected)
+    array = model.predict_survival_function(X[:2], return_array=True)
+    assert_allclose(array[:, model.unique_times_ == time][:, 0], expected)
+
+
+def lists(seed=0):
+    random = np.random.RandomState(seed)
+    X = random.normal(size=(400, 5))
+    grades = np.digitize(X[:, 0] + 0.5 * random.normal(size=400), [0.5, 1.0, 1.5])
+    return X, grades, np.repeat(np.arange(40), 10)
+
+
+def test_lists_may_come_in_any_order():
+    X, y, qid = lists()
+    order = np.random.RandomState(0).permutation(400)
+    model = Ranker(random_state=0).fit(X, y, qid=qid)
+    mixed = Ranker(random_state=0).fit(X[order], y[order], qid=qid[order] * 7)
+    lengths = Ranker(random_state=0).fit(X, y, group=[10] * 40)
+    assert_array_equal(model.predict(X), lengths.predict(X))
+    assert_allclose(model.predict(X), mixed.predict(X), atol=1e-2)
+    scores = [model.score(X, y, qid=qid), model.score(X[order], y[order], qid=qid[order])]
+    assert scores[0] == pytest.approx(scores[1])
+
+
+def test_a_ranker_can_be_cross_validated():
+    X, y, qid = lists()
+    with sklearn.config_context(enable_metadata_routing=True):
+        found = cross_validate(
+            Ranker(top_k=5, random_state=0), X, y, cv=GroupKFold(4),
+            params={"qid": qid, "groups": qid}, error_score="raise",
+        )  # fmt: skip
+    assert len(found["test_score"]) == 4
+    assert found["test_score"].min() > 0.75
