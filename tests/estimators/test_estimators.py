@@ -278,7 +278,7 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
         (lambda: AUCClassifier(batch_size=0).fit(X, Y), "batch_size must"),
         (lambda: AUCClassifier(C=0.0).fit(X, Y), "C must be positive"),
         (lambda: AUCClassifier(pos_label=7).fit(X, Y), "pos_label 7 is not among"),
-        (lambda: AUCClassifier().fit(X, Y, np.zeros(20)), "sample_weight must be positive"),
+        (lambda: AUCClassifier().fit(X, Y, np.zeros(20)), "at least one non-zero number"),
         (lambda: AUCClassifier().fit(X, np.stack([Y, Y + 1], 1)), "only 1, 0, and -1"),
         (lambda: AUCClassifier().fit(X, Y).score(X, np.stack([Y, Y], 1)), "form of the first fit"),
         (lambda: PartialAUCClassifier(max_fpr=0.0).fit(X, Y), "max_fpr must"),

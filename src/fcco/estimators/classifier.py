@@ -202,8 +202,6 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         weight = _check_sample_weight(
             sample_weight, features, dtype=np.float64, ensure_non_negative=True
         )
-        if not weight.any():
-            raise ValueError("sample_weight must be positive for some samples")
         kept = weight > 0
         return features[kept], named[kept], weight[kept]
 

@@ -14,6 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fcco.estimators.goals import Goal
 from fcco.estimators.target import Phase, Rows, Target, spread
+from fcco.objectives.scores import one_vs_rest
 
 __all__ = ["Labels"]
 
@@ -75,10 +76,7 @@ class Labels(Target):
 
     def odds(self, scores: Tensor) -> Tensor:
         """What ranks the samples: scores, or the log-odds of a softmax."""
-        if not self.exclusive:
-            return scores
-        chance = scores.double().log_softmax(1).clamp(max=-1e-16)
-        return chance - torch.log(-torch.expm1(chance))
+        return one_vs_rest(scores) if self.exclusive else scores
 
     @cached_property
     def tasks(self) -> list[int]:

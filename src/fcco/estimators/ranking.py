@@ -178,4 +178,6 @@ class Ranker(ScoringEstimator):
         grades = np.asarray(grades, dtype=np.float64)[order]
         if (grades < 0).any() or not (grades > 0).any():
             raise ValueError("y must hold grades of at least 0, and one above it")
+        if grades.max() >= 1024:
+            raise ValueError(f"grades: 2^y overflows at y = {grades.max():g}")
         return features[order], Lists(grades, counts, self.objective, self.top_k)

@@ -12,6 +12,7 @@ __all__ = [
     "differences",
     "grouped_exponentials",
     "mean_of_exponentials",
+    "one_vs_rest",
     "scale_of",
     "scores_of",
     "weighed",
@@ -27,6 +28,22 @@ def widened(outputs: Tensor) -> Tensor:
         torch.float32
     """
     return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+
+def one_vs_rest(logits: Tensor) -> Tensor:
+    """Log-odds of each class against the rest: their sigmoid is the softmax probability.
+
+    Examples:
+        >>> logits = torch.tensor([[1.0, 2.0, 3.0]])
+        >>> bool(torch.allclose(one_vs_rest(logits).sigmoid(), logits.softmax(1)))
+        True
+    """
+    first = torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(1, True), True)
+    rest_of_first = logits.masked_fill(first, -torch.inf).logsumexp(1, keepdim=True)
+    total = logits.logsumexp(1, keepdim=True)
+    # A class that is not the first has a probability of at most 1/2, so nothing cancels.
+    rest = total + torch.log1p(-(logits - total).masked_fill(first, -1.0).exp())
+    return logits - torch.where(first, rest_of_first, rest)
 
 
 def scores_of(model: Callable[[Tensor], Any], inputs: Tensor) -> Tensor:

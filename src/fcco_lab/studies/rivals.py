@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from fcco import metrics, objectives
 from fcco.data import AnchorData, Classified, TaskData, binary, imbalanced
+from fcco.objectives.scores import one_vs_rest
 from fcco_lab.datasets import load_classes
 from fcco_lab.studies.baselines import LOSSES, draws, libauc_step
 from fcco_lab.studies.case import Case
@@ -17,7 +18,6 @@ from fcco_lab.studies.fitting import Outcome, compositional, fit, held_out, ordi
 from fcco_lab.studies.rivals_embeddings import EMBEDDINGS
 from fcco_lab.studies.rivals_structured import STRUCTURED
 from fcco_lab.studies.workloads import make_mlp
-from fcco_lab.training.ordinary import one_vs_rest
 
 __all__ = ["PROBLEMS", "rival_cases", "run_rivals"]
 
