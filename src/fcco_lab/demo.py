@@ -17,6 +17,7 @@ WORK = 1_500_000
 def _contender(method: str, update: str, lr: float, weight: float) -> Config:
     return Config(
         data="digits",
+        objective="auc",
         network="mlp",
         method=method,
         update=update,

@@ -7,8 +7,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import fcco
 import fcco.testing
 from fcco.data import TaskData, exact_pass, exact_value, load_digits
-from fcco.metrics import macro_auroc, macro_average_precision
 from fcco.losses import AUCLoss
+from fcco.metrics import macro_auroc, macro_average_precision
 from fcco.objectives import ExponentialAUC, MultiTaskAUC
 
 

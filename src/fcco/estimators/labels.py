@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fcco.estimators.goals import Goal
 from fcco.estimators.target import Phase, Rows, Target, spread
-from fcco.objectives.scores import one_vs_rest
+from fcco.objectives import one_vs_rest
 
 __all__ = ["Labels"]
 

@@ -13,6 +13,7 @@ from fcco.objectives.neighbours import NCA
 from fcco.objectives.partial_auc import OneWayPartialAUC, TwoWayPartialAUC
 from fcco.objectives.penalty import ConstraintPenalty
 from fcco.objectives.push import PNormPush
+from fcco.objectives.scores import one_vs_rest
 from fcco.objectives.surrogates import (
     Exponential,
     Logistic,
@@ -47,4 +48,5 @@ __all__ = [
     "SquaredHinge",
     "Surrogate",
     "TwoWayPartialAUC",
+    "one_vs_rest",
 ]

@@ -8,7 +8,7 @@ from torch.nn.functional import softplus
 
 from fcco.objectives.auc import own_logits, shared_logits
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import one_vs_rest, scale_of, widened
+from fcco.objectives.scores import scale_of
 from fcco.problem.batches import LabelBatch, TaskBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
@@ -28,7 +28,8 @@ class ExponentialAUC(ScaledObjective):
     has the same form. A constant added to all scores changes nothing; a share of cross-entropy
     gives scores a zero, too.
 
-    Block i is task i, column i of the model's output.
+    Block i is task i, column i of the model's output. Where tasks are classes that exclude each
+    other, a model that ends in ``one_vs_rest`` learns as a softmax does, which measured best.
 
     Args:
         num_tasks: m.
@@ -36,9 +37,6 @@ class ExponentialAUC(ScaledObjective):
         temperature: T; towards 0 only the worst pairs count.
         cross_entropy: the weight of the mean over the tasks of E+ log(1 + exp(-h)) and
             E- log(1 + exp(h)), added as ``Probe.loss``.
-        exclusive: the tasks are classes that exclude each other, each against the rest: the
-            outputs are those of a softmax, and h is the log-odds of its probability. Rank the
-            outputs of the model by ``scores``, too.
 
     Examples:
         >>> objective = ExponentialAUC(num_tasks=3, num_samples=100)
@@ -55,7 +53,6 @@ class ExponentialAUC(ScaledObjective):
         temperature: float = 1.0,
         *,
         cross_entropy: float = 0.0,
-        exclusive: bool = False,
     ) -> None:
         check_positive(num_tasks=num_tasks, num_samples=num_samples, temperature=temperature)
         if not 0 <= cross_entropy < torch.inf:
@@ -64,30 +61,16 @@ class ExponentialAUC(ScaledObjective):
         self.inner_size = num_samples
         self.temperature = temperature
         self.cross_entropy = cross_entropy
-        self.exclusive = exclusive and num_tasks > 1
-
-    def scores(self, outputs: Tensor) -> Tensor:
-        """h of the outputs of the model, (N, m).
-
-        Examples:
-            >>> ExponentialAUC(2, 9, exclusive=True).scores(torch.tensor([[3.0, 1.0]]))
-            tensor([[ 2., -2.]])
-        """
-        return one_vs_rest(outputs) if self.exclusive else outputs
 
     def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
         """Both means, over each task's own samples or over samples that all tasks share."""
-
-        def scored(inputs: Tensor) -> Tensor:
-            return self.scores(widened(model(inputs)))
-
         if isinstance(batch, TaskBatch):
-            blocks, h = batch.blocks, own_logits(self.num_blocks, scored, batch)
+            blocks, h = batch.blocks, own_logits(self.num_blocks, model, batch)
             positive = torch.arange(h.shape[1], device=h.device) < batch.positives
             weights = torch.stack([~positive, positive]).to(h.dtype)
             weights = (weights / weights.sum(1, keepdim=True)).unsqueeze(1)
         else:
-            blocks, logits, above, below, scale = shared_logits(self.num_blocks, scored, batch)
+            blocks, logits, above, below, scale = shared_logits(self.num_blocks, model, batch)
             h, weights = logits.T, torch.stack([below * scale[1], above * scale[0]]).mT
         # (2, B1, k): negatives, whose scores should be low, and positives
         cost = torch.stack([h, -h])

@@ -47,6 +47,7 @@ def _config(
     bare = {"safeguard": False, "decay": "none"} if item.tuned else {}
     given: dict[str, Any] = {
         "data": data,
+        "objective": "auc",
         "network": scale.network,
         "method": item.contender.method,
         "update": item.contender.update,

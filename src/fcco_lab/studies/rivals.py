@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from fcco import metrics, objectives
 from fcco.data import AnchorData, Classified, TaskData, binary, imbalanced
-from fcco.objectives.scores import one_vs_rest
+from fcco.objectives import one_vs_rest
 from fcco_lab.datasets import load_classes
 from fcco_lab.studies.baselines import LOSSES, draws, libauc_step
 from fcco_lab.studies.case import Case

@@ -103,23 +103,26 @@ class Compositional(Learner):
             # Chunks of a step's size, for BatchNorm normalises by the chunk.
             size = self.drawn // self.ranks.size
             chunks = exact_pass(
-                self.stepped, self.problem.train, self.problem.objective, chunk_size=size
+                self._scored, self.problem.train, self.problem.objective, chunk_size=size
             )
             self.opt.snapshot(chunks)
             # Counted for every block, but one pass of an input serves them all.
             self.work += (self.opt.queries.work - before) // self.problem.objective.num_blocks
             before = self.opt.queries.work
         batch = next(self._batches)
-        value = self.opt.step(partial(self.problem.objective.inner, self.stepped, batch))
+        value = self.opt.step(partial(self.problem.objective.inner, self._scored, batch))
         passed = len(batch.inputs) * self.ranks.size
         self.work += (self.opt.queries.work - before) * passed // self.drawn
         self.samples += self.drawn
         return value
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """The network's outputs."""
-        outputs: Tensor = self.model(inputs)
-        return outputs
+        """The problem's, of the network's outputs."""
+        return self.problem.scores(self.model(inputs))
+
+    def _scored(self, inputs: Tensor) -> Tensor:
+        """The same in a step."""
+        return self.problem.scores(self.stepped(inputs))
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer, the stream and the counts."""

@@ -44,8 +44,9 @@ class Config:
     )
     objective: str = setting(
         "auc",
-        "AUC by moments of the scores, AUC by the gap of means (the paper's), average precision",
-        choices=("auc", "gap", "ap"),
+        "AUC by exponentials of log-odds with cross-entropy, by moments of sigmoid scores (the "
+        "paper's R^4), by the gap of means (the paper's FCCO form), average precision",
+        choices=("auc-exp", "auc", "gap", "ap"),
     )
     network: str = setting("cnn", "Network", choices=NETWORKS)
     method: str = setting("msvrm-v2", "Method", choices=(*METHODS, *BASELINES))

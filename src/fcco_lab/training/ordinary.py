@@ -10,7 +10,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from fcco.data import BlockSampler, TaskData
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
-from fcco.objectives.scores import one_vs_rest
+from fcco.objectives import one_vs_rest
 from fcco.problem.batches import TaskBatch
 from fcco_lab.training.config import Config
 from fcco_lab.training.learner import Learner

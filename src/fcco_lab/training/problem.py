@@ -8,7 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from fcco.data import AnchorData, BlockData, Classified, TaskData
-from fcco.objectives import AveragePrecision, MultiTaskAUC, MultiTaskGap
+from fcco.objectives import (
+    AveragePrecision,
+    ExponentialAUC,
+    MultiTaskAUC,
+    MultiTaskGap,
+    one_vs_rest,
+)
 from fcco.problem.objective import Objective
 from fcco_lab.datasets import load_classes
 from fcco_lab.networks import build_network
@@ -38,6 +44,11 @@ class Problem:
     def num_tasks(self) -> int:
         """Outputs of the network."""
         return self.test_labels.shape[1]
+
+    def scores(self, outputs: Tensor) -> Tensor:
+        """From outputs of the network to the scores of the objective and of the test."""
+        softmax = isinstance(self.objective, ExponentialAUC) and self.num_tasks > 1
+        return one_vs_rest(outputs) if softmax else outputs
 
     def network(self, config: Config) -> nn.Module:
         """The config's network for this data, on its device."""
@@ -72,8 +83,12 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
         objective = AveragePrecision(labels.sum(0).tolist(), len(inputs))
     else:
         data = TaskData(inputs, labels)
-        make = MultiTaskAUC if config.objective == "auc" else MultiTaskGap
-        objective = make(labels.shape[1])
+        if config.objective == "auc-exp":
+            objective = ExponentialAUC(labels.shape[1], len(inputs), cross_entropy=1.0)
+        else:
+            objective = (MultiTaskAUC if config.objective == "auc" else MultiTaskGap)(
+                labels.shape[1]
+            )
     return Problem(
         data, train.classes, objective, test_inputs, test_labels, tuple(inputs.shape[1:]), content
     )
