@@ -55,6 +55,7 @@ def lists():
 
 CASES = {
     "auc": (AUCClassifier, binary, {}),
+    "auc by moments": (lambda **a: AUCClassifier(form="moments", **a), binary, {}),
     "auc of three": (AUCClassifier, three, {}),
     "ap": (APClassifier, binary, {}),
     "ap of three": (APClassifier, three, {}),
@@ -276,6 +277,7 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
         (lambda: AUCClassifier(learning_rate=0.0).fit(X, Y), "learning_rate must"),
         (lambda: AUCClassifier(weight_decay=-1.0).fit(X, Y), "weight_decay must"),
         (lambda: AUCClassifier(batch_size=0).fit(X, Y), "batch_size must"),
+        (lambda: AUCClassifier(form="paper").fit(X, Y), "form must be"),
         (lambda: AUCClassifier(C=0.0).fit(X, Y), "C must be positive"),
         (lambda: AUCClassifier(pos_label=7).fit(X, Y), "pos_label 7 is not among"),
         (lambda: AUCClassifier().fit(X, Y, np.zeros(20)), "at least one non-zero number"),

@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold, cross_validate, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from fcco.data import TaskData, exact_value
 from fcco.estimators import (
     APClassifier,
     AUCClassifier,
@@ -20,7 +21,8 @@ from fcco.estimators import (
     PartialAUCClassifier,
     Ranker,
 )
-from fcco.estimators.goals import AUC, AveragePrecision, PartialAUC
+from fcco.estimators.goals import AUC, AveragePrecision, MomentAUC, PartialAUC
+from fcco.objectives import MultiTaskAUC
 
 LOADERS = [load_iris, load_wine, load_breast_cancer, load_digits]
 CLASSIFIERS = {
@@ -81,6 +83,22 @@ def test_exact_objectives_are_those_of_the_losses_and_weights_are_repetitions(go
     again = goal.loss(labels[rows]).exact(scores[rows])
     found = goal.exact(scores, torch.from_numpy(labels), torch.from_numpy(counts / 7))
     assert found.mean().item() == pytest.approx(again.item(), abs=1e-6)
+
+
+def test_the_form_of_the_paper_has_its_name():
+    """Its objective on all samples is that of ``MultiTaskAUC``, and a network learns by it."""
+    X, y = classes()
+    labels = np.stack([y, X[:, 3] > 1], axis=1).astype(np.int8)
+    scores = torch.from_numpy(np.random.RandomState(0).normal(size=(300, 2)))
+    data = TaskData(scores, torch.from_numpy(labels == 1))
+    found = MomentAUC().exact(scores, torch.from_numpy(labels), torch.ones(300).double())
+    expected = exact_value(lambda scores: scores, data, MultiTaskAUC(2))
+    assert found.mean().item() == pytest.approx(expected)
+    for hidden in ((), (8,)):
+        model = AUCClassifier(
+            hidden, form="moments", early_stopping=False, max_steps=100, random_state=0
+        )
+        assert model.fit(X, y).score(X, y) > 0.9
 
 
 @pytest.mark.parametrize("make", [AUCClassifier, PartialAUCClassifier])

@@ -1,7 +1,12 @@
 """Classification by AUC."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.random import RandomState
+
 from fcco.estimators.classifier import ScoreClassifier
-from fcco.estimators.goals import AUC, Goal
+from fcco.estimators.goals import AUC, Goal, MomentAUC
 
 __all__ = ["AUCClassifier"]
 
@@ -12,6 +17,8 @@ class AUCClassifier(ScoreClassifier):
 
     Args:
         hidden: widths of the hidden layers, or one width; () is a linear model.
+        form: of the second objective: "exponential", as ``fcco.losses.AUCLoss``, or "moments", the
+            paper's, as ``fcco.objectives.MultiTaskAUC``.
         C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
         class_weight: None, "balanced", or a weight for each class.
         pos_label: of two classes the positive one; None: the second.
@@ -45,5 +52,45 @@ class AUCClassifier(ScoreClassifier):
         (1, 3)
     """
 
+    def __init__(
+        self,
+        hidden: Sequence[int] | int = (),
+        *,
+        form: str = "exponential",
+        C: float = 1.0,
+        class_weight: str | Mapping[Any, float] | None = None,
+        pos_label: Any = None,
+        max_steps: int = 1000,
+        learning_rate: float = 0.03,
+        weight_decay: float = 1e-3,
+        batch_size: int = 128,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.2,
+        patience: int = 10,
+        partial_steps: int = 100,
+        verbose: bool = False,
+        random_state: int | RandomState | None = None,
+    ) -> None:
+        super().__init__(
+            hidden,
+            C=C,
+            class_weight=class_weight,
+            pos_label=pos_label,
+            max_steps=max_steps,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            partial_steps=partial_steps,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.form = form
+
     def _goal(self) -> Goal:
-        return AUC()
+        goals = {"exponential": AUC, "moments": MomentAUC}
+        if self.form not in goals:
+            raise ValueError(f'form must be "exponential" or "moments", got {self.form!r}')
+        return goals[self.form]()

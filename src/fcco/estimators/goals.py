@@ -11,10 +11,11 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from fcco.losses import APLoss, AUCLoss, PartialAUCLoss
-from fcco.objectives import Sigmoid, SquaredHinge
+from fcco.losses import APLoss, AUCLoss, PartialAUCLoss, TableLoss
+from fcco.objectives import MultiTaskAUC, Sigmoid, SquaredHinge
+from fcco.problem.batches import LabelBatch
 
-__all__ = ["AUC", "AveragePrecision", "Goal", "PartialAUC"]
+__all__ = ["AUC", "AveragePrecision", "Goal", "MomentAUC", "PartialAUC"]
 
 _PAIRS = 2**18
 """The largest number of pairs of an exact objective; of more, every k-th sample is taken."""
@@ -70,6 +71,46 @@ class AUC(Goal):
     def loss(self, labels: NDArray[np.int8]) -> Any:
         """``AUCLoss``."""
         return AUCLoss(labels, temperature=self.temperature)
+
+
+@dataclass(frozen=True)
+class MomentAUC(AUC):
+    """The same metric by the paper's objective, moments of sigmoid scores.
+
+    Examples:
+        >>> scores, labels = torch.zeros(2, 1), torch.tensor([[1], [0]])
+        >>> MomentAUC().exact(scores, labels, torch.ones(2))  # (1 - 0)^2 / 2
+        tensor([0.5000])
+    """
+
+    def exact(self, scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
+        """See ``objectives.MultiTaskAUC``."""
+        h = scores.sigmoid()
+        moments = [
+            (part / part.sum(0) * power).sum(0)
+            for power in (h, h.square())
+            for part in (weight.unsqueeze(1) * (labels == label) for label in (1, 0))
+        ]
+        tasks = torch.arange(labels.shape[1])
+        return MultiTaskAUC(len(tasks)).outer(torch.stack(moments, 1), tasks)
+
+    def loss(self, labels: NDArray[np.int8]) -> Any:
+        """``MultiTaskAUC`` as a loss."""
+        return _MomentLoss(torch.from_numpy(labels))
+
+
+class _MomentLoss:
+    def __init__(self, labels: Tensor) -> None:
+        self.labels = labels
+        self.objective = MultiTaskAUC(labels.shape[1])
+        self.table = TableLoss(self.objective)
+
+    def __call__(self, scores: Tensor, index: Tensor) -> Tensor:
+        labels = self.labels[index]
+        batch = LabelBatch(torch.arange(labels.shape[1]), scores, labels == 1, labels == 0)
+        probe = self.objective.inner(lambda scores: scores, batch)
+        # a batch may have no task with both labels
+        return self.table(probe) if len(probe.blocks) else 0 * scores.sum()
 
 
 class _PairGoal(Goal):
