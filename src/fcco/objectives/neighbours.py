@@ -1,6 +1,6 @@
 """Neighbourhood components analysis: one block per point, attracted by the points of its class."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -65,6 +65,10 @@ class NCA(ScaledObjective):
         same = weights * batch.related * (exponents - scale.unsqueeze(1)).clamp(max=0).exp()
         values = torch.stack([same.sum(1), total], dim=1)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale)
+
+    def on(self, data: Any) -> Self:
+        """With the points of ``data``."""
+        return self._with(num_blocks=data.num_blocks, inner_size=data.num_blocks)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The ratio does not depend on the scale."""
