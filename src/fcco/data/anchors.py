@@ -231,10 +231,18 @@ class AnchorData(BlockData[AnchorBatch]):
     def whole(self) -> PairBatch | RiskBatch | None:
         """All anchors and partners, if the relations are among those that sorting can follow."""
         blocks, partners = torch.arange(self.num_blocks), torch.cat(self.strata)
-        if self.affinity is None and isinstance(self.related, HasLabel | None):
-            labels = None if self.related is None else self.related.labels
+        if self.affinity is None and isinstance(self.related, HasLabel | SameClass | None):
             own = int(self.own == "sure") - self._is_partner[self.anchors].long()
-            return PairBatch(blocks, self.inputs, self.anchors, partners, own, labels, self.columns)
+            return PairBatch(
+                blocks,
+                self.inputs,
+                self.anchors,
+                partners,
+                own,
+                labels=self.related.labels if isinstance(self.related, HasLabel) else None,
+                columns=self.columns,
+                classes=self.related.classes if isinstance(self.related, SameClass) else None,
+            )
         at_risk = isinstance(self.affinity, AtRisk) and self.own == "sure"
         if not at_risk or self.related is not None or self.columns is not None:
             return None

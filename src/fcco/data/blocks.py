@@ -78,8 +78,9 @@ class BlockData(ABC, Generic[B]):
 
         The blocks are those of the samples, and the inner samples of a block are its own among
         them. If ``rows`` is drawn uniformly, the inner values are unbiased. A sample that comes
-        twice counts once. Blocks without an inner sample among ``rows`` are left out, so that a
-        batch may have none: a step with such a batch changes nothing.
+        twice counts once. Blocks without an inner sample among ``rows`` are left out; where none
+        is left (no positive, say), the batch has length 0 and there is nothing to step with:
+        ``filter(len, loader)`` leaves such batches out.
 
         Args:
             rows: positions of samples, a tensor or a list, as the ``collate_fn`` of a

@@ -19,6 +19,9 @@ from fcco.problem.probe import Closure, Probe
 
 __all__ = ["exact_pass", "exact_value"]
 
+OUTPUTS = 1 << 16
+"""The size of a chunk once the model is done with it."""
+
 
 def exact_pass(
     model: Any,
@@ -110,7 +113,8 @@ def exact_value(
     modes = [(module, module.training) for module in modules.modules()]
     try:
         modules.eval()
-        return _value(*dataset.through(model, chunk_size, device), objective, chunk_size)
+        outputs, identity = dataset.through(model, chunk_size, device)
+        return _value(outputs, identity, objective, chunk_size if outputs is dataset else OUTPUTS)
     finally:
         for module, training in modes:
             module.training = training

@@ -53,6 +53,7 @@ class Cox(ScaledObjective):
         if not isinstance(batch, RiskBatch) or not batch.inputs.isfinite().all():
             return None
         scores = scores_of(torch.nn.Identity(), batch.inputs).double()
+        scores = scores - scores.median()
         own = scores[batch.anchors]
         log_sums = scores[batch.order].logcumsumexp(0)[batch.ends - 1]
         lowest = own.new_full((len(own),), -torch.inf)

@@ -112,7 +112,8 @@ def interpolated(
     ordered, order = anchors.double().sort()
     cells, sizes = (ordered / 2).floor().unique_consecutive(return_counts=True)
     low, high = 2 * cells - REACH, 2 * cells + 2 + REACH
-    starts, stops = (torch.searchsorted(scores, bound).tolist() for bound in (low, high))
+    starts = torch.searchsorted(scores, low).tolist()
+    stops = torch.searchsorted(scores, high, right=True).tolist()
     angles = (torch.arange(NODES, dtype=torch.float64) + 0.5) * (math.pi / NODES)
     degrees = torch.arange(NODES, dtype=torch.float64)
     sums = []

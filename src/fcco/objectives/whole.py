@@ -15,6 +15,8 @@ __all__ = ["crosses", "pair_means"]
 def crosses(batch: PairBatch) -> Iterator[tuple[Tensor, int, Tensor, Tensor]]:
     """For each task its blocks, its number, the scores of their anchors and of all partners.
 
+    Scores are relative to the median of the partners.
+
     Nothing where a score is not finite or the shape is wrong: ``inner`` says what is the matter.
 
     Examples:
@@ -22,16 +24,17 @@ def crosses(batch: PairBatch) -> Iterator[tuple[Tensor, int, Tensor, Tensor]]:
         ...     torch.tensor([1]), torch.tensor([0]))
         >>> blocks, task, anchors, partners = next(crosses(batch))
         >>> blocks.tolist(), task, anchors.tolist(), partners.tolist()
-        ([0], 0, [0.5], [1.5])
+        ([0], 0, [-1.0], [0.0])
     """
     scores = batch.inputs.double()
     scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
     wide = scores.ndim == 2 and (scores.shape[1] == 1 or batch.columns is not None)
-    if not wide or not scores.isfinite().all():
+    if not wide or batch.classes is not None or not scores.isfinite().all():
         return
     columns = torch.zeros_like(batch.blocks) if batch.columns is None else batch.columns
     for task in columns.unique().tolist():
         blocks, own = (columns == task).nonzero().flatten(), scores[:, task]
+        own = own - own[batch.partners].median()  # differences of scores near 1e6 keep all digits
         yield blocks, task, own[batch.anchors[blocks]], own[batch.partners]
 
 

@@ -70,6 +70,10 @@ class Batch:
     blocks: Tensor
     inputs: Any
 
+    def __len__(self) -> int:
+        """The number of blocks: ``filter(len, loader)`` leaves out batches without any."""
+        return len(self.blocks)
+
     def to(self, device: torch.device | str) -> Self:
         """The same batch on ``device``."""
         return self._each(lambda tensor: tensor.to(device))
@@ -229,6 +233,7 @@ class PairBatch(Batch):
             -1 for an anchor among the partners whose pair is left out.
         labels: (N, tasks) booleans, whether a partner is ``related`` to the anchors of a task.
         columns: (m,), as for ``AnchorBatch``.
+        classes: (N,): partners of its own class are ``related`` to an anchor.
     """
 
     anchors: Tensor
@@ -236,6 +241,7 @@ class PairBatch(Batch):
     own: Tensor
     labels: Tensor | None = None
     columns: Tensor | None = None
+    classes: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
