@@ -94,7 +94,7 @@ class BlockData(ABC, Generic[B]):
         return places if len(distinct) == len(places) else distinct
 
     def whole(self) -> Batch | None:
-        """All blocks in one batch for ``Objective.exact_inner``; None: only chunk by chunk."""
+        """All blocks in one batch for ``Objective.inner_of_all``; None: only chunk by chunk."""
         return None
 
     def collate(self, batch: B) -> B:

@@ -147,8 +147,8 @@ def _probes(
     dataset: BlockData[Any], model: Any, objective: Objective, chunk_size: int
 ) -> Iterator[Probe]:
     """One probe of all blocks, if the objective has a way to it, or those of all chunks."""
-    whole = dataset.whole() if same_class(objective, "exact_inner", "inner") else None
-    probe = None if whole is None else objective.exact_inner(whole)
+    whole = dataset.whole() if same_class(objective, "inner_of_all", "inner") else None
+    probe = None if whole is None else objective.inner_of_all(whole)
     if probe is not None:
         yield probe
         return

@@ -65,7 +65,7 @@ class AveragePrecision(Objective):
         values = torch.stack([(costs * batch.related).sum(1), costs.sum(1)], dim=1)
         return Probe(batch.blocks, values, samples=batch.samples)
 
-    def exact_inner(self, batch: Any) -> Probe | None:
+    def inner_of_all(self, batch: Any) -> Probe | None:
         """Both means over all samples, without all pairs if the surrogate allows that."""
         if not isinstance(batch, PairBatch) or batch.labels is None:
             return None

@@ -48,18 +48,18 @@ class Cox(ScaledObjective):
         values, scale = mean_of_exponentials(differences(model, batch), batch.weights)
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
 
-    def exact_inner(self, batch: Any) -> Probe | None:
+    def inner_of_all(self, batch: Any) -> Probe | None:
         """The sums over all risk sets, in the order of the times."""
         if not isinstance(batch, RiskBatch) or not batch.inputs.isfinite().all():
             return None
-        scores = scores_of(torch.nn.Identity(), batch.inputs).double()
+        scores = scores_of(torch.nn.Identity(), batch.inputs).cpu().double()
         scores = scores - scores.median()
         own = scores[batch.anchors]
         log_sums = scores[batch.order].logcumsumexp(0)[batch.ends - 1]
         lowest = own.new_full((len(own),), -torch.inf)
         peak = lowest.scatter_reduce(0, batch.tied, own, "amax")[batch.tied]
         tied = torch.zeros_like(own).index_add(0, batch.tied, (own - peak).exp())[batch.tied]
-        kept = torch.log1p(-batch.shares.to(own) * tied * (peak - log_sums).exp())
+        kept = torch.log1p(-batch.shares * tied * (peak - log_sums).exp())
         exponents = log_sums + kept - own
         scale = exponents.ceil()
         values = (exponents - scale).exp() / len(batch.order)

@@ -67,10 +67,11 @@ class NCA(ScaledObjective):
         values = torch.stack([same.sum(1), total], dim=1)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale)
 
-    def exact_inner(self, batch: Any) -> Probe | None:
+    def inner_of_all(self, batch: Any) -> Probe | None:
         """Both means over all points, with distances that are not kept as differences."""
         if not isinstance(batch, PairBatch) or batch.classes is None or (batch.own > 0).any():
             return None
+        batch = batch.to(batch.inputs.device)
         embeddings, anchors, partners = widened(batch.inputs), batch.anchors, batch.partners
         embeddings = embeddings.flatten(1) if embeddings.ndim > 1 else embeddings.unsqueeze(1)
         values, scale = embeddings.new_empty(len(anchors), 2), embeddings.new_empty(len(anchors))

@@ -43,7 +43,7 @@ class _HardNegatives(ScaledObjective):
         values, scale = mean_of_exponentials(exponents, batch.weights)
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
 
-    def exact_inner(self, batch: Any) -> Probe | None:
+    def inner_of_all(self, batch: Any) -> Probe | None:
         """The mean over all negatives; those so low that l = 0 are counted, not compared."""
         if not isinstance(batch, PairBatch) or batch.labels is not None or batch.own.any():
             return None

@@ -65,7 +65,7 @@ class PNormPush(Objective):
         value, pair = (2 * part.sum(1, keepdim=True) for part in terms.split(half, dim=1))
         return Probe(batch.blocks, value, samples=half, pair=pair)
 
-    def exact_inner(self, batch: Any) -> Probe | None:
+    def inner_of_all(self, batch: Any) -> Probe | None:
         """The mean over all positives, without all pairs if the surrogate allows that."""
         if not isinstance(batch, PairBatch) or batch.labels is not None:
             return None

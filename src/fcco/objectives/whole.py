@@ -26,7 +26,7 @@ def crosses(batch: PairBatch) -> Iterator[tuple[Tensor, int, Tensor, Tensor]]:
         >>> blocks.tolist(), task, anchors.tolist(), partners.tolist()
         ([0], 0, [-1.0], [0.0])
     """
-    scores = batch.inputs.double()
+    scores = batch.inputs.cpu().double()  # sorting is fast anywhere, float64 is not everywhere
     scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
     wide = scores.ndim == 2 and (scores.shape[1] == 1 or batch.columns is not None)
     if not wide or batch.classes is not None or not scores.isfinite().all():
@@ -56,7 +56,7 @@ def pair_means(surrogate: Surrogate, batch: PairBatch, *, flipped: bool = False)
     fast = same_class(surrogate, "sums", "__call__")
     labels, sign = batch.labels, -1 if flipped else 1
     width = 1 if labels is None else 2
-    means = batch.inputs.new_full((len(batch.blocks), width), torch.nan, dtype=torch.float64)
+    means = torch.full((len(batch.blocks), width), torch.nan, dtype=torch.float64)
     for blocks, task, anchors, partners in crosses(batch):
         own = surrogate.at_zero * batch.own[blocks]
         kinds = [(partners, own)]

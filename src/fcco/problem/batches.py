@@ -223,7 +223,7 @@ class ViewBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class PairBatch(Batch):
-    """All anchors and partners of a data set, for ``Objective.exact_inner``: pairs are not listed.
+    """All anchors and partners of a data set, for ``Objective.inner_of_all``: pairs are not listed.
 
     Args:
         inputs: the outputs of the model for all N samples.
@@ -246,7 +246,7 @@ class PairBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class RiskBatch(Batch):
-    """Anchors and their risk sets, which are nested, for ``Objective.exact_inner``.
+    """Anchors and their risk sets, which are nested, for ``Objective.inner_of_all``.
 
     Args:
         inputs: the outputs of the model for all N samples.

@@ -47,7 +47,7 @@ class Objective(ABC):
             "in the closure itself"
         )
 
-    def exact_inner(self, batch: Any) -> Probe | None:
+    def inner_of_all(self, batch: Any) -> Probe | None:
         """The inner values of all blocks at once, for ``fcco.data.exact_value``.
 
         Define it beside ``inner``, in the same class, where there is a faster way than ``inner`` on
