@@ -1,4 +1,4 @@
-"""Multi-task AUC by exponentials of the scores, which trains as well as cross-entropy."""
+"""Multi-task AUC by exponentials of the scores: gradients that do not vanish where they err."""
 
 from typing import Any
 
@@ -29,7 +29,8 @@ class ExponentialAUC(ScaledObjective):
     gives scores a zero, too.
 
     Block i is task i, column i of the model's output. Where tasks are classes that exclude each
-    other, a model that ends in ``one_vs_rest`` learns as a softmax does, which measured best.
+    other, a model that ends in ``one_vs_rest``, with ``cross_entropy=1``, measured best. Take the
+    slopes of updated rows (``updated_slopes=True``): a stale row of exponentials misleads.
 
     Args:
         num_tasks: m.
