@@ -1,0 +1,37 @@
+"""The figure of the demo: one panel per part."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fcco_lab.demo.part import Outcome, Part
+from fcco_lab.presentation.canvas import make_canvas, save, scale_as_log
+
+__all__ = ["draw"]
+
+_LOOKS = (
+    ("#0072b2", "-", 2.4),
+    ("#d55e00", (0, (5, 1.6)), 1.6),
+    ("#009e73", (0, (1.2, 1.2)), 1.6),
+    ("#7a7a7a", (0, (5, 1.4, 1.2, 1.4)), 1.6),
+)
+"""Colours, dashes and widths, from the last contender to the first."""
+
+
+def draw(parts: Sequence[Part], found: Mapping[tuple[str, str], Outcome], path: Path) -> None:
+    """Draw the outcomes, by title and label, of those contenders that were run."""
+    figure, axes = make_canvas(
+        len(parts), xlabels=[part.cost for part in parts], ylabel=parts[0].objective
+    )
+    for place, part in zip(axes, parts, strict=True):
+        lows = [1.0]
+        for label, (colour, dash, width) in zip(reversed(part.contenders), _LOOKS, strict=False):
+            if outcome := found.get((part.title, label)):
+                line = {"color": colour, "ls": dash, "lw": width, "label": label}
+                place.plot(outcome.cost, outcome.objective, **line)
+                lows += outcome.objective
+        scale_as_log(place, bottom=min(low for low in lows if low > 0) / 1.3)
+        place.set_title(part.title, fontsize=9.5)
+        place.legend(
+            fontsize=8, frameon=False, reverse=True, loc="upper center", bbox_to_anchor=(0.5, -0.25)
+        )
+    save(figure, axes, path, order=(), title="")
