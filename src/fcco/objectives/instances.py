@@ -46,7 +46,9 @@ class SoftmaxPooling(ScaledObjective):
         """The mean over each bag's sampled instances."""
         exponents = scores_of(model, batch.inputs) / self.temperature
         terms, scale = grouped_exponentials(exponents, batch)
-        return Probe(batch.blocks, batch.mean(terms)[:, None], batch.counts, log_scale=scale)
+        values = batch.mean(terms[:, None])
+        noise = batch.noise(terms[:, None], values)
+        return Probe(batch.blocks, values, batch.counts, log_scale=scale, noise=noise)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Cross-entropy of the pooled logit."""
@@ -94,8 +96,10 @@ class AttentionPooling(ScaledObjective):
                 f"{tuple(outputs.shape)}"
             )
         terms, scale = grouped_exponentials(outputs[:, 1], batch)
-        values = batch.mean(torch.stack([terms * outputs[:, 0], terms], dim=1))
-        return Probe(batch.blocks, values, batch.counts, log_scale=scale)
+        terms = torch.stack([terms * outputs[:, 0], terms], dim=1)
+        values = batch.mean(terms)
+        noise = batch.noise(terms, values)
+        return Probe(batch.blocks, values, batch.counts, log_scale=scale, noise=noise)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Cross-entropy of the pooled logit, which does not depend on the scale."""
@@ -105,7 +109,7 @@ class AttentionPooling(ScaledObjective):
         """The attention is positive; the bound 1e-30 keeps the quotient finite."""
         return torch.stack([u[:, 0], u[:, 1].clamp(min=1e-30)], dim=1)
 
-    def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
+    def supported(self, u: Tensor, fresh: Tensor, fraction: float | Tensor) -> Tensor:
         """The attention is positive; the weighted score may have any sign."""
         return torch.cat([u[:, :1], torch.maximum(u[:, 1:], fraction * fresh[:, 1:])], dim=1)
 

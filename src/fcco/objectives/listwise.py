@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import Column, check_positive
-from fcco.objectives.scores import differences, mean_of_exponentials, weighed
+from fcco.objectives.scores import differences, exponentials, summed, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.problem.batches import AnchorBatch
 from fcco.problem.objective import Objective
@@ -53,8 +53,9 @@ class ListNet(ScaledObjective):
 
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over sampled items of the same list."""
-        values, scale = mean_of_exponentials(differences(model, batch), batch.weights)
-        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+        terms, scale = exponentials(differences(model, batch), batch.weights)
+        values, noise = summed(terms, batch)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """p times the log of the sum over the list."""
@@ -124,7 +125,8 @@ class NDCG(Objective):
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over sampled items of the same list."""
         costs = weighed(self.surrogate(differences(model, batch)), batch)
-        return Probe(batch.blocks, costs.sum(1, keepdim=True), samples=batch.samples)
+        values, noise = summed(costs, batch)
+        return Probe(batch.blocks, values, batch.samples, noise=noise)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the discounted gain at the smooth rank."""

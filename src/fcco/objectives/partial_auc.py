@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import differences, mean_of_exponentials
+from fcco.objectives.scores import differences, exponentials, summed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate, exp_then_linear
 from fcco.problem.batches import AnchorBatch
 from fcco.problem.probe import Probe
@@ -38,8 +38,9 @@ class _HardNegatives(ScaledObjective):
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over the sampled negatives."""
         exponents = self.surrogate(differences(model, batch)) / self.temperature
-        values, scale = mean_of_exponentials(exponents, batch.weights)
-        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+        terms, scale = exponentials(exponents, batch.weights)
+        values, noise = summed(terms, batch)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """u >= 1, because l >= 0."""
