@@ -19,9 +19,8 @@ _LOOKS = (
 
 def draw(parts: Sequence[Part], found: Mapping[tuple[str, str], Outcome], path: Path) -> None:
     """Draw the outcomes, by title and label, of those contenders that were run."""
-    figure, axes = make_canvas(
-        len(parts), xlabels=[part.cost for part in parts], ylabel=parts[0].objective
-    )
+    parts = [part for part in parts if any(title == part.title for title, _ in found)]
+    figure, axes = make_canvas(len(parts), xlabels=[part.cost for part in parts], ylabel="")
     for place, part in zip(axes, parts, strict=True):
         lows = [1.0]
         for label, (colour, dash, width) in zip(reversed(part.contenders), _LOOKS, strict=False):
@@ -30,8 +29,8 @@ def draw(parts: Sequence[Part], found: Mapping[tuple[str, str], Outcome], path: 
                 place.plot(outcome.cost, outcome.objective, **line)
                 lows += outcome.objective
         scale_as_log(place, bottom=min(low for low in lows if low > 0) / 1.3)
-        place.set_title(part.title, fontsize=9.5)
-        place.legend(
-            fontsize=8, frameon=False, reverse=True, loc="upper center", bbox_to_anchor=(0.5, -0.25)
-        )
+        place.set_title(part.title, fontsize=10)
+        place.set_ylabel(part.objective, fontsize=9)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
+        place.legend(fontsize=8.5, frameon=False, reverse=True, handlelength=2.8, **below)
     save(figure, axes, path, order=(), title="")

@@ -42,8 +42,8 @@ def fit(method: str, lr: float, weight: float, seed: int, share: float, show: Sh
 # Fifteen settings each, five step sizes by three values of alpha = beta (0.1, 0.5, 0.9), with seed
 # 1000; among the best four, the one with the lowest worst final objective over seeds 1000 to 1002.
 METHODS = Part(
-    title="The paper's methods, ten AUC tasks",
-    cost="inputs forward + 2 x inputs backward",
+    title="The paper's methods, AUC",
+    cost="work (inputs)",
     objective="objective",
     metric="AUC",
     contenders={

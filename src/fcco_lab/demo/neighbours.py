@@ -71,7 +71,7 @@ _TABLE = partial(SOX, alpha=0.5, updated_slopes=True)
 
 # The best of three step sizes, 0.001 to 0.01, with seed 1000.
 NEIGHBOURS = Part(
-    title="NCA, four samples per block",
+    title="NCA, 4 samples per block",
     cost="steps",
     objective="objective",
     metric="kNN accuracy",
@@ -79,5 +79,6 @@ NEIGHBOURS = Part(
         "naive mini-batch": partial(fit, partial(BSGD, alpha=0.5, lr=0.003)),
         "fcco, β = 0.1": partial(fit, partial(_TABLE, beta=0.1, lr=0.003)),
         "fcco, β = 0.9": partial(fit, partial(_TABLE, beta=0.9, lr=0.003)),
+        'fcco, β = "auto"': partial(fit, partial(_TABLE, beta="auto", lr=0.003)),
     },
 )
