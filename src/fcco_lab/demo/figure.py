@@ -9,12 +9,12 @@ from fcco_lab.presentation.canvas import make_canvas, save, scale_as_log
 __all__ = ["draw"]
 
 _LOOKS = (
-    ("#0072b2", "-", 2.4),
-    ("#d55e00", (0, (5, 1.6)), 1.6),
-    ("#009e73", (0, (1.2, 1.2)), 1.6),
-    ("#7a7a7a", (0, (5, 1.4, 1.2, 1.4)), 1.6),
+    ("#0072b2", "-"),
+    ("#d55e00", (0, (5, 1.6))),
+    ("#009e73", (0, (1.2, 1.2))),
+    ("#7a7a7a", (0, (5, 1.4, 1.2, 1.4))),
 )
-"""Colours, dashes and widths, from the last contender to the first."""
+"""Colours and dashes, from the last contender to the first."""
 
 
 def draw(parts: Sequence[Part], found: Mapping[tuple[str, str], Outcome], path: Path) -> None:
@@ -23,8 +23,9 @@ def draw(parts: Sequence[Part], found: Mapping[tuple[str, str], Outcome], path: 
     figure, axes = make_canvas(len(parts), xlabels=[part.cost for part in parts], ylabel="")
     for place, part in zip(axes, parts, strict=True):
         lows = [1.0]
-        for label, (colour, dash, width) in zip(reversed(part.contenders), _LOOKS, strict=False):
+        for label, (colour, dash) in zip(reversed(part.contenders), _LOOKS, strict=False):
             if outcome := found.get((part.title, label)):
+                width = 2.4 if label == part.emphasis else 1.6
                 line = {"color": colour, "ls": dash, "lw": width, "label": label}
                 place.plot(outcome.cost, outcome.objective, **line)
                 lows += outcome.objective

@@ -81,4 +81,5 @@ NEIGHBOURS = Part(
         "fcco, β = 0.9": partial(fit, partial(_TABLE, beta=0.9, lr=0.003)),
         'fcco, β = "auto"': partial(fit, partial(_TABLE, beta="auto", lr=0.003)),
     },
+    emphasis='fcco, β = "auto"',
 )

@@ -29,7 +29,8 @@ class Part(NamedTuple):
         cost: the horizontal axis.
         objective: the vertical axis, on a log scale.
         metric: the metric on held-out data.
-        contenders: by label; the last one is drawn above the others.
+        contenders: by label.
+        emphasis: the contender whose line is drawn thicker.
     """
 
     title: str
@@ -37,3 +38,4 @@ class Part(NamedTuple):
     objective: str
     metric: str
     contenders: dict[str, Run]
+    emphasis: str = ""

@@ -133,4 +133,5 @@ SURVIVAL = Part(
         "loss of the batch, 64 patients": partial(fit, in_batch, 64, 0.03),
         "fcco CoxLoss, 1 patient": partial(fit, remembered, 1, 0.01),
     },
+    emphasis="fcco CoxLoss, 1 patient",
 )
