@@ -126,8 +126,9 @@ class Stack:
                 lambda x: functional_call(model, params, (x,)), replace(first, **tensors)
             )
             assert probe.noise is not None
-            scale = torch.zeros_like(probe.values[:, 0]) if probe.log_scale is None else None
-            return probe.values, probe.noise, scale if scale is not None else probe.log_scale
+            scale = probe.log_scale
+            plain = torch.zeros_like(probe.values[:, 0])
+            return probe.values, probe.noise, plain if scale is None else scale
 
         each = vmap(vmap(inner, in_dims=(0, None)), in_dims=(0, dims))
         found: tuple[Tensor, ...] = each(params, stacked)
