@@ -136,22 +136,24 @@ class Checks:
         flags, total = self._gathered()
         if sums is not None:
             words = [flags.sum(), total - total != 0, torch.as_tensor(number, device=self.device)]
-            read = torch.cat([torch.stack([word.double() for word in words]), sums]).tolist()
-            flagged, odd, number, *read = read
-            self._raise(flagged or odd)
-            return int(number), read
+            every = torch.cat([torch.stack([word.double() for word in words]), sums])
+            flagged, odd, number, *seen = every.tolist()
+            if flagged or odd:
+                self._raise()
+            return int(number), seen
         if isinstance(number, Tensor):  # all as integers, which keeps the number exact
             read = torch.stack([flags.sum(), total - total != 0, number])
             flagged, odd, number = read.tolist()
         else:
             flagged, summed = torch.stack([flags.sum(), total]).tolist()
             odd = not math.isfinite(summed)
-        self._raise(flagged or odd)
+        if flagged or odd:
+            self._raise()
         return int(number), []
 
-    def _raise(self, doubtful: bool) -> None:
+    def _raise(self) -> None:
         """The first error, if there is one."""
-        for find in self._errors if doubtful else ():
+        for find in self._errors:
             if (error := find()) is not None:
                 raise error
 

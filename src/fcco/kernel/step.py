@@ -192,21 +192,17 @@ def _nothing(values: Tensor) -> Remembered:
     return Remembered(values, torch.ones_like(values[:, :1], dtype=torch.bool), None, None)
 
 
-def track(s: Step, part: Part, point: Point = Point.CURRENT) -> Tensor:
+def track(
+    s: Step, part: Part, point: Point = Point.CURRENT, c: Coefficients | None = None
+) -> Tensor:
     """u as this step's sample updates it at ``point``: u_t at w_t.
 
     At w_{t-1}, for updated slopes, no correction is left: (1 - beta) u_{t-1} + beta g(w_{t-1}; xi).
+    ``c`` stands for other coefficients than those of the step.
     """
-    if s.method.inner is None:
+    inner, c, seen = s.method.inner, c or s.coefficients, part.values
+    if inner is None:
         return part.old
-    u = _advanced(s, part, point, s.coefficients)
-    return s.rows.project(torch.where(part.before.unvisited, part.old, u), part.ids)
-
-
-def _advanced(s: Step, part: Part, point: Point, c: Coefficients) -> Tensor:
-    """The recursion with the coefficients c, before the projection."""
-    inner, seen = s.method.inner, part.values
-    assert inner is not None
     further = {p: seen[p] for p in inner.points if p in seen and point is Point.CURRENT}
     count = s.count * s.ranks
     gamma: float | Tensor = 0.0
@@ -218,7 +214,8 @@ def _advanced(s: Step, part: Part, point: Point, c: Coefficients) -> Tensor:
         beta = c.gain(s.rows.logs(part.old), s.rows.logs(seen[point]))
     a = inner.weights(beta, gamma, s.num_blocks / count)
     anchor = part.before.anchor
-    return s.rows.advance(part.old, 1 - beta, a, seen[point], further, part.derivative, anchor)
+    u = s.rows.advance(part.old, 1 - beta, a, seen[point], further, part.derivative, anchor)
+    return s.rows.project(torch.where(part.before.unvisited, part.old, u), part.ids)
 
 
 def surprises(s: Step) -> Tensor:
@@ -234,7 +231,7 @@ def surprises(s: Step) -> Tensor:
             continue
         ahead, fresh = part.old, part.values[Point.CURRENT]
         if s.method.corrected:
-            ahead = _advanced(s, part, Point.CURRENT, replace(s.coefficients, beta=0.0))
+            ahead = track(s, part, c=replace(s.coefficients, beta=0.0))
         both = torch.stack(s.rows.surprise(ahead, fresh, part.noise, part.ids)).double()
         known = both.isfinite().all(2).all(0) & ~part.before.unvisited.squeeze(1)
         squares = both.square().sum(2).where(known, 0).sum(1)

@@ -43,10 +43,11 @@ class TableLoss(RowLoss):
         ranks = self._together()
         if ranks is None:
             return self._take(probe)
-        blocks, values, samples, noise, *scale = exchange(ranks, lambda: self._columns(probe))
+        blocks, values, samples, noise, *scales = exchange(ranks, lambda: self._columns(probe))
         # Of the ranks' ordinary losses the mean over blocks counts, as that of f does.
         share = ranks.size * len(probe.blocks) / len(blocks)
-        joint = Probe(blocks, values, samples, None, probe.loss, *scale, noise=noise)
+        scale = scales[0] if scales else None
+        joint = Probe(blocks, values, samples, None, probe.loss, scale, noise)
         return self._take(merged(joint, rows_of(self.objective).scaled), share)
 
     def _columns(self, probe: Probe) -> Sequence[Tensor]:

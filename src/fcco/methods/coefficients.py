@@ -45,10 +45,11 @@ class Coefficients:
     def of_groups(cls, groups: Sequence[Mapping[str, Any]]) -> "Coefficients":
         """Those of the next step; only lr and weight_decay may differ between parameter groups."""
         first = groups[0]
-        alpha, gamma = first["alpha"], first["gamma"]
-        if not _is_share(alpha):
+        alpha, beta, gamma, rule = first["alpha"], first["beta"], first["gamma"], None
+        if not isinstance(alpha, float | int) or not 0 < alpha <= 1:
             raise ValueError(f"alpha must be a number in (0, 1], got {alpha!r}")
-        beta, rule = _read(first["beta"])
+        if not isinstance(beta, float | int) or not 0 < beta <= 1:
+            beta, rule = _read(beta)
         if isinstance(gamma, str):
             if gamma not in ("theory", "storm", "age"):
                 raise ValueError(
@@ -115,20 +116,16 @@ class Coefficients:
         return gamma_storm(self.beta) if isinstance(self.gamma, str) else self.gamma
 
 
-def _is_share(value: Any) -> bool:
-    return isinstance(value, float | int) and 0 < value <= 1
-
-
 def _read(beta: Beta) -> tuple[float, str | None]:
-    """The number, and the rule it belongs to."""
-    if isinstance(beta, tuple | list) and len(beta) == 2 and beta[0] in RULES:
-        number = beta[1]
-        if _is_share(number) or (beta[0] == "scent" and isinstance(number, float | int)):
-            return number, beta[0]
-    elif isinstance(beta, str) and beta == "auto":
+    """The number of a gain that is not one, and the rule it belongs to."""
+    if isinstance(beta, float | int):
+        raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
+    if beta == "auto":
         return START, None
-    elif not isinstance(beta, str) and _is_share(beta):
-        return float(beta), None
+    if isinstance(beta, tuple | list) and len(beta) == 2 and beta[0] in RULES:
+        rule, number = beta
+        if isinstance(number, float | int) and (rule == "scent" or 0 < number <= 1):
+            return number, rule
     rules = ", ".join(f'("{name}", number)' for name in RULES)
     raise ValueError(f'beta must be a number in (0, 1], "auto" or one of {rules}, got {beta!r}')
 

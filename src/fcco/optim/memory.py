@@ -80,9 +80,9 @@ def build_table(
     dtype: torch.dtype,
     zeros: Zeros,
     gamma: Gamma,
-    beta: Beta,
     inner_dim: int,
     initial: Tensor | float | None,
+    beta: Beta = 0.5,
 ) -> BlockTable:
     """The table ``method`` needs for the blocks of ``share``, filled with ``initial`` if given."""
     table = BlockTable.build(

@@ -205,6 +205,7 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
                     else now - g(w_prev, b, xi)
                 )
                 ahead = ahead + free * change
+            ahead = problem.feasible(ahead, b)
             unit = problem.slope(problem.feasible((ahead + now) / 2, b), b)
             error = problem.outputs(net(w), b, xi).detach().std(1) / xi.shape[1] ** 0.5
             sums = [(unit * x)[visited[b]].square().sum(1).mean() for x in (now - ahead, error)]
