@@ -57,6 +57,19 @@ def test_it_is_off_after_a_pass_at_rest(number, tasks):
 
 
 @pytest.mark.parametrize("number", range(3))
+def test_it_is_off_for_the_last_batch_of_a_pass_at_rest(number):
+    """Which was stale when it was written; the table is not any more."""
+    criterion, parts = list(kinds())[number], torch.arange(N).split(N // 2)
+    for seed in range(2):
+        for index in parts:
+            h = 3 * scores(seed)
+            criterion(h[index].requires_grad_(), index)
+    for index in parts[::-1]:
+        found = gradient(criterion, h, index)
+        torch.testing.assert_close(found, exact(criterion, h, index), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("number", range(3))
 def test_a_whole_batch_is_never_stale(number):
     criterion = list(kinds())[number]
     for seed in range(3):
