@@ -1,7 +1,7 @@
 """Distributionally robust over groups: one block per group, with its mean loss as inner value."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +63,10 @@ class GroupDRO(Objective):
         """The mean loss of each group's samples."""
         losses, noise = _mean_loss(self.loss, model, batch)
         return Probe(batch.blocks, losses[:, None], batch.counts, noise=noise[:, None])
+
+    def on(self, data: Any) -> Self:
+        """With the groups of ``data``."""
+        return self._with(num_blocks=data.num_blocks)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The exponential, shifted to 0 at u = 0."""
@@ -128,6 +132,10 @@ class GroupCVaR(nn.Module, Objective):
         values = torch.stack([losses, self.threshold.to(losses.dtype).expand_as(losses)], dim=1)
         noise = torch.stack([noise, torch.zeros_like(noise)], dim=1)
         return Probe(batch.blocks, values, batch.counts, noise=noise)
+
+    def on(self, data: Any) -> Self:
+        """With the groups of ``data``."""
+        return self._with(num_blocks=data.num_blocks)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The threshold and the smoothed excess over it."""

@@ -1,6 +1,6 @@
 """Importance-weighted bounds for latent variables: one block per data point."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -55,6 +55,10 @@ class IWAE(ScaledObjective):
         terms, scale = exponentials(weights, uniform)
         values, noise = terms.sum(1, keepdim=True), standard_error(terms.detach(), batch.samples)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise.unsqueeze(1))
+
+    def on(self, data: Any) -> Self:
+        """With the points of ``data``."""
+        return self._with(num_blocks=data.num_blocks)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """-log u."""

@@ -1,7 +1,8 @@
 """Ranking lists: ListNet and NDCG. One block per item of a list."""
 
 import math
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -56,6 +57,12 @@ class ListNet(ScaledObjective):
         terms, scale = exponentials(differences(model, batch), batch.weights)
         values, noise = summed(terms, batch)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
+
+    def on(self, data: Any) -> Self:
+        """With the lists of ``data``."""
+        other = copy(self)
+        ListNet.__init__(other, data.grades, data.lengths)
+        return other
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """p times the log of the sum over the list."""
@@ -127,6 +134,19 @@ class NDCG(Objective):
         costs = weighed(self.surrogate(differences(model, batch)), batch)
         values, noise = summed(costs, batch)
         return Probe(batch.blocks, values, batch.samples, noise=noise)
+
+    def on(self, data: Any) -> Self:
+        """With the lists of ``data``."""
+        other = copy(self)
+        NDCG.__init__(
+            other,
+            data.grades,
+            data.lengths,
+            top_k=self.top_k,
+            surrogate=self.surrogate,
+            softness=self.softness,
+        )
+        return other
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the discounted gain at the smooth rank."""
