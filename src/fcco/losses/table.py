@@ -110,6 +110,24 @@ class ScoreLoss(Criterion, ABC):
         h = batch.scores
         return value if slope is None else value + (slope * (h - h.detach())).sum()
 
+    def refresh(self, scores: Tensor, index: Tensor | None = None) -> None:
+        """Write scores without asking for a gradient, in eval mode and under ``no_grad`` too.
+
+        A pass over the training set with the weights of today ends all staleness, for example
+        before training goes on with a larger step size or with other weights.
+
+        Args:
+            scores: as in ``forward``.
+            index: (B,), of which samples; None: of all, in their order.
+        """
+        everyone = torch.arange(len(self.scores), device=self.scores.device)
+        training, self.training = self.training, True
+        try:
+            with torch.enable_grad():
+                self.forward(scores.detach(), everyone if index is None else index)
+        finally:
+            self.training = training
+
     def _fresh(
         self, batch: ScoreBatch, journal: Journal, slopes: bool, write: bool
     ) -> tuple[Tensor, Tensor | None]:
