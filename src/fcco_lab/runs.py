@@ -13,10 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from fcco.optim.caller import users_line
-from fcco_lab.entries import BASELINES, ENTRIES
+from fcco_lab.baselines import BASELINES
+from fcco_lab.entries import ENTRIES
 from fcco_lab.results import Results
 
-__all__ = ["AXES", "Record", "contender_name", "queries", "read_runs"]
+__all__ = [
+    "AXES",
+    "METRICS",
+    "QUANTITIES",
+    "Record",
+    "contender_name",
+    "main_metric",
+    "queries",
+    "read_runs",
+]
 
 Record = dict[str, Any]
 
@@ -26,6 +36,17 @@ AXES = {
     "seconds": "CPU seconds of training",
 }
 """The horizontal axes of curves, with their labels."""
+
+METRICS = {
+    "auc": "test AUC",
+    "ap": "test AP",
+    "c_index": "test C-index",
+    "ndcg": "test NDCG@10",
+}
+"""What is measured on the test set, with its label; higher is better, and a run has some of it."""
+
+QUANTITIES = {"objective": "exact training objective", **METRICS}
+"""The quantities of curves and tables, with their labels."""
 
 _PREFIXES = {"normalized": "Ada"}
 _SUFFIXES = {"adam": " Adam", "amsgrad": " AMSGrad", "projected": " projected"}
@@ -48,6 +69,16 @@ def contender_name(config: Mapping[str, Any]) -> str:
     if method in BASELINES:
         return name
     return _PREFIXES.get(update, "") + name + _SUFFIXES.get(update, "")
+
+
+def main_metric(record: Mapping[str, Any]) -> str:
+    """The metric by which runs like this one are ranked.
+
+    Examples:
+        >>> main_metric({"objective": 0.1, "auc": 0.9, "ap": 0.8})
+        'auc'
+    """
+    return next((key for key in METRICS if record.get(key) is not None), "auc")
 
 
 def queries(point: Mapping[str, Any]) -> int:

@@ -5,11 +5,10 @@ from html import escape
 from typing import Any
 
 from fcco_lab.presentation.curves import mean_curve
-from fcco_lab.presentation.naming import QUANTITIES
 from fcco_lab.presentation.profiles import Curve, costs, profile
 from fcco_lab.report.groups import Group
 from fcco_lab.report.looks import look
-from fcco_lab.runs import AXES
+from fcco_lab.runs import AXES, QUANTITIES
 
 __all__ = ["BUTTONS", "curves_figure", "profiles_figure"]
 
