@@ -149,7 +149,7 @@ def test_top_level_help_is_light(word):
     )
     imported = ast.literal_eval(done.stdout.splitlines()[-1])
     assert "fcco_lab" in imported
-    heavy = {"torch", "numpy", "fcco", "sklearn", "matplotlib", "scipy", "plotly", "optuna"}
+    heavy = {"torch", "numpy", "fcco", "sklearn", "matplotlib", "scipy", "optuna"}
     assert not heavy & set(imported)
     expected = {"--help": "compare", "": "nothing was given", "trian": "train"}[word]
     assert expected in done.stdout + done.stderr

@@ -11,6 +11,7 @@ from typing import Any
 from fcco_lab.files import write
 from fcco_lab.presentation.naming import grouped, in_order
 from fcco_lab.report.groups import groups
+from fcco_lab.report.looks import numbered
 from fcco_lab.report.parts import facts, figure, listing, statuses
 from fcco_lab.report.plots import Found, curves_figure, profiles_figure
 from fcco_lab.report.tables import table
@@ -42,16 +43,15 @@ def write_report(records: Sequence[Record], path: Path, *, title: str) -> None:
 
 
 def _page(records: Sequence[Record], title: str) -> str:
-    from plotly.offline import get_plotlyjs
-
     by_data: Found = {
         data: groups(mine)
         for data, mine in grouped(records, lambda record: str(record["config"]["data"])).items()
     }
+    numbers = numbered(group.label for found in by_data.values() for group in found)
     figures: list[dict[str, Any]] = []
     sections = []
     for data, found in by_data.items():
-        figures.append(curves_figure(data, found))
+        figures.append(curves_figure(data, found, numbers))
         plot = figure(
             len(figures) - 1,
             figures[-1],
@@ -61,7 +61,7 @@ def _page(records: Sequence[Record], title: str) -> str:
         )
         heading = f"<h2>{escape(data)}</h2>"
         sections.append(f"<section>{heading}{table(data, found)}{plot}</section>")
-    profiles = profiles_figure(by_data)
+    profiles = profiles_figure(by_data, numbers)
     if profiles:
         figures.append(profiles)
         caption = _PROFILES.format(len(by_data)) + _left_out(by_data, profiles)
@@ -79,7 +79,6 @@ def _page(records: Sequence[Record], title: str) -> str:
         listing=listing(records),
         # A "<" could end the script element.
         figures=json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
-        plotly=get_plotlyjs(),
         script="".join(here.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS),
     )
 
