@@ -92,9 +92,10 @@ function limits(figure, state, lines) {
 function draw(canvas, figure, state) {
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   const lines = shown(figure, state);
-  const svg = make("svg", { width, height, role: "img", "aria-label": `${figure.y[state.y].title} against ${figure.x[state.x].title}` });
-  canvas.querySelector("svg")?.remove();
-  canvas.prepend(svg);
+  const svg = canvas.querySelector("svg");
+  svg.replaceChildren();
+  const label = `${figure.y[state.y].title} against ${figure.x[state.x].title}`;
+  for (const [key, value] of Object.entries({ width, height, "aria-label": label })) svg.setAttribute(key, value);
   if (!lines.length) return { points: [] };
   const profiles = figure.kind === "profiles";
   const found = limits(figure, state, lines);

@@ -5,7 +5,7 @@ function plot(place, figure) {
   const canvas = place.querySelector(".canvas");
   const legend = place.querySelector(".legend");
   const tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
-  canvas.append(tip);
+  canvas.append(make("svg", { role: "img" }), tip);
   let drawn;
 
   function redraw() {
@@ -39,7 +39,8 @@ function plot(place, figure) {
     });
   }
   redraw();
-  new ResizeObserver(redraw).observe(canvas);
+  // In the next frame: drawing within a notification may cause another, which browsers report.
+  new ResizeObserver(() => requestAnimationFrame(redraw)).observe(canvas);
   for (const condition of [dark, narrow]) condition.addEventListener("change", redraw);
 
   const at = (event) => {
@@ -73,7 +74,6 @@ function plot(place, figure) {
         y: order(...[py, start[1]].map((p) => up.invert(inside(p, box.top, box.bottom)))),
       };
     }
-    // Not after a mere click, which may be the first of two: the second must find the same element.
     if (frame) redraw();
     start = frame = null;
   });
