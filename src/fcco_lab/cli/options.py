@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from fcco_lab.choices import suggestion
 from fcco_lab.training import Config, read_toml
 from fcco_lab.training.setting import kinds
 
@@ -96,8 +95,7 @@ def make_config(file: Path | None, words: Sequence[str], flags: Mapping[str, Any
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
-            near = suggestion(key, [field.name for field in fields(Config)])
-            raise ValueError(f"--set takes key=value, got {word!r}{near}")
+            raise ValueError(f"--set takes key=value, such as lr=0.1, got {word!r}")
         typed[key.strip().replace("-", "_")] = text.strip()
     typed |= {key: value for key, value in flags.items() if value is not None}
     config = Config.of(given | Config.parsed(typed))

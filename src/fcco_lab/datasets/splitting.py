@@ -17,19 +17,22 @@ def split(data: R, count: int, *, seed: int) -> tuple[R, R]:
     """About ``count`` samples, and the others; both keep the order.
 
     Classes, or events and censored samples, have the same share in both. A query is never cut, so
-    of a ranking the first part may have a few more.
+    of a ranking the first part may have a few more or fewer.
 
     Examples:
         >>> data = Classified(torch.zeros(8, 2), torch.tensor([0, 1] * 4))
-        >>> [part.classes.tolist() for part in split(data, 6, seed=0)]
-        [[0, 1, 0, 1, 0, 1], [0, 1]]
+        >>> [part.classes.bincount().tolist() for part in split(data, 6, seed=0)]
+        [[3, 3], [1, 1]]
     """
     mask = torch.zeros(len(data), dtype=torch.bool)
     if isinstance(data, Ranked):
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(data.lengths), generator=generator)
-        before = data.lengths[order].cumsum(0) - data.lengths[order]
-        mask = torch.isin(_owner(data), order[before < count])
+        if len(order) < 2:
+            raise ValueError("there is one query, which cannot be divided into two parts")
+        middle = data.lengths[order].cumsum(0) - data.lengths[order] / 2
+        taken = min(max(int((middle < count).sum()), 1), len(order) - 1)
+        mask = torch.isin(_owner(data), order[:taken])
     else:
         strata = data.classes if isinstance(data, Classified) else data.events.long()
         mask[proportional(strata, count, seed=seed)] = True
