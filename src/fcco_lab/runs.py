@@ -1,8 +1,9 @@
 """Records of runs: finding them, and their names in tables and legends.
 
 A record is a dictionary: ``name``, ``config`` (see ``training.Config``), ``status`` ("running",
-"finished" or "diverged"), ``reason``, ``curve`` (one dictionary per evaluation, from step 0 on)
-and, at the end, ``objective``, ``auc`` and ``ap``.
+"finished" or "diverged"), ``reason``, ``curve`` (one dictionary per evaluation, from step 0 on),
+``content`` (what the data is) and, at the end, ``objective`` and the ``METRICS`` that were measured.
+The page on the command line has the whole table.
 """
 
 import json
@@ -23,6 +24,7 @@ __all__ = [
     "QUANTITIES",
     "Record",
     "contender_name",
+    "flaw_of",
     "main_metric",
     "queries",
     "read_runs",
@@ -105,7 +107,7 @@ def read_runs(paths: Iterable[Path]) -> list[Record]:
                 _leave_out(f"{file}: it cannot be read ({error})")
                 continue
             for record in records:
-                if flaw := _flaw(record):
+                if flaw := flaw_of(record):
                     _leave_out(f"a record of {file}: {flaw}")
                 else:
                     found.setdefault(record["name"], record)
@@ -125,7 +127,7 @@ def _read(file: Path) -> list[Any]:
     return records
 
 
-def _flaw(record: Any) -> str | None:
+def flaw_of(record: Any) -> str | None:
     """The reason why a record cannot be shown, if there is one."""
     if not isinstance(record, dict):
         return "it is none"
@@ -145,7 +147,7 @@ def _flaw(record: Any) -> str | None:
                 return f"look {number} of {record['name']!r} has {here!r} for {key}"
             before[key] = here
     for part in (record, *record["curve"]):
-        for key in ("objective", "auc", "ap"):
+        for key in QUANTITIES:
             if not isinstance(part.get(key), int | float | None):
                 return f"{record['name']!r} has {part[key]!r} for {key}"
     return None

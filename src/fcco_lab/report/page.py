@@ -15,7 +15,7 @@ from fcco_lab.report.looks import numbered
 from fcco_lab.report.parts import facts, figure, listing, statuses
 from fcco_lab.report.plots import Found, curves_figure, profiles_figure
 from fcco_lab.report.tables import table
-from fcco_lab.runs import Record
+from fcco_lab.runs import Record, flaw_of
 
 __all__ = ["write_report"]
 
@@ -29,17 +29,21 @@ _PROFILES = (
 )
 
 
-def write_report(records: Sequence[Record], path: Path, *, title: str) -> None:
+def write_report(records: Sequence[Record], path: Path | str, *, title: str) -> None:
     """Write the page to ``path`` atomically.
 
     Args:
-        records: runs as ``fcco_lab.runs.read_runs`` finds them, at least one.
+        records: runs as ``fcco_lab.compare`` returns them, at least one; a record that lacks
+            something is a ``ValueError`` that names it.
         path: the path of the page; its directory is created if it is missing.
         title: the title of the page, as plain text.
     """
     if not records:
         raise ValueError("there are no runs to report on")
-    write(path, _page(records, title))
+    for record in records:
+        if flaw := flaw_of(record):
+            raise ValueError(f"a record cannot be shown: {flaw}")
+    write(Path(path), _page(records, title))
 
 
 def _page(records: Sequence[Record], title: str) -> str:
