@@ -2,8 +2,8 @@
 
 A record is a dictionary: ``name``, ``config`` (see ``training.Config``), ``status`` ("running",
 "finished" or "diverged"), ``reason``, ``curve`` (one dictionary per evaluation, from step 0 on),
-``content`` (what the data is) and, at the end, ``objective`` and the ``METRICS`` that were measured.
-The page on the command line has the whole table.
+``content`` (what the data is) and, at the end, ``objective`` and those of ``METRICS`` that were
+measured. The page on the command line has the whole table.
 """
 
 import json
@@ -67,7 +67,7 @@ def contender_name(config: Mapping[str, Any]) -> str:
     """
     method, update = config["method"], config["update"]
     # A record may name a method that is not known here.
-    name = ENTRIES[method].label if method in ENTRIES else str(method)
+    name = ENTRIES[method].label if method in ENTRIES else str(method).removeprefix("python:")
     if method in BASELINES:
         return name
     return _PREFIXES.get(update, "") + name + _SUFFIXES.get(update, "")

@@ -127,6 +127,7 @@ def test_help_has_every_setting_with_its_default(capsys):
             ["--gamma", "aeg"],
             "unknown gamma 'aeg' (did you mean 'age'?); there are: age, theory, storm or a number",
         ),
+        (["--beta", "atuo"], "unknown beta 'atuo' (did you mean 'auto'?); there are: auto or a nu"),
         (["--holdout", "1"], "holdout must lie in [0, 1), got 1.0"),
         (["--lr", "nan"], "lr must be positive, got nan"),
         (["--weight-decay", "-1"], "weight_decay must not be negative, got -1.0"),
@@ -152,7 +153,9 @@ finally:
 """
 
 
-@pytest.mark.parametrize("words", [("-h",), ("",), ("trian",), *((c, "-h") for c in COMMANDS)])
+@pytest.mark.parametrize(
+    "words", [("-h",), ("",), ("trian",), *((c, "-h") for c in COMMANDS if c != "demo")]
+)
 def test_help_is_light(words):
     """Neither a help page nor a mistyped command waits for torch."""
     done = subprocess.run(

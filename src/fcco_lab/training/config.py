@@ -67,7 +67,9 @@ class Config:
     update: str = setting("adam", "Step rule", choices=("plain", "normalized", "adam", "amsgrad"))
     lr: float = setting(0.01, "Step size.", POSITIVE)
     alpha: float = setting(0.5, "Weight of the new gradient in z, in (0, 1].")
-    beta: float = setting(0.5, "Weight of the new value in u, in (0, 1].")
+    beta: str | float = setting(
+        0.5, "Weight of the new value in u, in (0, 1], as a number or", choices=("auto",)
+    )
     gamma: str | float = setting(
         "age", "Correction of u, by name or as a number", choices=("age", "theory", "storm")
     )

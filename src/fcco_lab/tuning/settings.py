@@ -53,6 +53,8 @@ def refusal(config: Config, num_blocks: int | None = None) -> str:
     """
     if "gamma" not in entry_of(config.method).coefficients or config.gamma != "theory":
         return ""
+    if isinstance(config.beta, str):
+        return ""  # the optimizer itself says it
     probed = config.blocks_per_step
     total = 2 * probed if num_blocks is None else num_blocks
     try:
