@@ -64,9 +64,12 @@ def compare(
     results = None if output is None else Results(Path(output) / "runs.jsonl")
     records = []
     for one in configs:
-        records.append(finish(Training(one, problem=problem)))
+        record = finish(Training(one, problem=problem))
+        if record["status"] == "running":  # a signal ended it
+            raise KeyboardInterrupt
+        records.append(record)
         if results is not None:
-            results.add(records[-1])
+            results.add(record)
     return records
 
 

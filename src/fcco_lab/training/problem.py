@@ -14,6 +14,7 @@ from fcco.problem.objective import Objective
 from fcco_lab.datasets import is_own, load_classes, load_own, load_ranking, load_survival
 from fcco_lab.datasets.catalogue import kind_of_name
 from fcco_lab.datasets.splitting import split
+from fcco_lab.entries import entry_of
 from fcco_lab.named_objects import is_named, source_of_named
 from fcco_lab.networks import build_network
 from fcco_lab.training.config import Config
@@ -73,6 +74,7 @@ class Problem:
 
 def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     """Read, cut and standardise the data, and put the objective on it."""
+    entry_of(config.method)  # or say at once what is wrong with a user's own
     train, test = _read(config, data_dir)
     if config.holdout:
         train, test = split(train, round(len(train) * (1 - config.holdout)), seed=1)
