@@ -182,3 +182,7 @@ def test_top_level_help_has_the_first_line_of_each(capsys):
     for name in COMMANDS:
         function = getattr(import_module(f"fcco_lab.cli.{name}"), name)
         assert function.__doc__.splitlines()[0] in shown
+
+
+def test_flags_and_commands_in_any_case(capsys, monkeypatch):
+    assert given_to("Train", capsys, monkeypatch, "--LR", "0.5", "--Method", "sox").lr == 0.5

@@ -110,7 +110,7 @@ def test_flags_win_over_set_and_set_over_the_file(tmp_path, capsys, monkeypatch)
     (config,) = seen
     assert (config.lr, config.alpha, config.beta) == (0.0625, 0.75, 0.125)
     assert (config.method, config.safeguard, config.snapshot_every) == ("sox", False, 9)
-    assert (config.gamma, config.network) == (2, "cnn")
+    assert (config.gamma, config.network) == (2, "auto")
 
 
 ERRORS = {

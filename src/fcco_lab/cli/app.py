@@ -29,7 +29,11 @@ _LOOK: dict[str, Any] = {
     "add_completion": False,
     "pretty_exceptions_enable": False,
     "rich_markup_mode": "markdown",
-    "context_settings": {"help_option_names": ["-h", "--help"]},
+    # Names of commands and flags may be typed in any case.
+    "context_settings": {
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": str.lower,
+    },
 }
 
 app = typer.Typer(
