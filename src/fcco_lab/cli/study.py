@@ -18,6 +18,7 @@ NAMES = ("gamma", "stability", "network", "batches", "rivals")
 
 REAL_DATA = {
     "batches": ("surv_gbsg", "a9a", "lgb_lambdarank"),
+    "gain": ("surv_gbsg", "a9a", "lgb_lambdarank"),
     "rivals": ("usps", "fashion_mnist", "a9a", "surv_gbsg", "lgb_lambdarank"),
 }
 """The sets a study reads from the data directory."""
@@ -37,6 +38,7 @@ def study(
     stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
     network: the same for a small network on digits. A star marks a run that did not get anywhere.
     batches: what the table is for: quality as the inner batch shrinks, with it and without it.
+    gain: beta="auto" beside fixed gains, the mini-batch and the rules of others.
     rivals: each objective on real data, untuned, beside what one would pick instead.
     """
     from fcco_lab.cli.pool import run_jobs
