@@ -14,7 +14,7 @@ from fcco_lab.cli.options import DataDir, Workers
 
 __all__ = ["study"]
 
-NAMES = ("gamma", "stability", "network", "batches", "rivals")
+NAMES = ("gamma", "stability", "network", "batches", "gain", "rivals")
 
 REAL_DATA = {
     "batches": ("surv_gbsg", "a9a", "lgb_lambdarank"),
