@@ -115,7 +115,7 @@ def ranks_may_have_unequal_numbers_of_micro_batches(rank):
 
 
 def unequal_numbers_are_refused_where_each_closure_is_collective(rank):
-    """Under FSDP2, and where low precision is averaged closure by closure: they would wait."""
+    """Under FSDP2, and where gradients are averaged closure by closure: they would wait."""
 
     def halves(run, draw):
         parts = [Draw(*(x[k : k + 1] for x in vars(draw).values())) for k in (0, 1)]
@@ -139,10 +139,11 @@ def unequal_numbers_are_refused_where_each_closure_is_collective(rank):
         for name in ("params", "z"):
             for a, b in zip(run.result()[name], other.result()[name], strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-    run = Run("v2", "ddp", dtype=torch.bfloat16).run(1, 3)
-    draw = run.draw(4)
-    check(run, halves(run, draw) if rank else [lambda: run.inner(draw)])
-    run.run(4, 5)
+    for options in ({"dtype": torch.bfloat16}, {"ranks": Ranks(defer=False)}):
+        run = Run("v2", "ddp", **options).run(1, 3)
+        draw = run.draw(4)
+        check(run, halves(run, draw) if rank else [lambda run=run, draw=draw: run.inner(draw)])
+        run.run(4, 5)
 
 
 def an_error_leaves_no_gradient_behind(rank):

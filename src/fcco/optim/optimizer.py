@@ -275,8 +275,10 @@ class CompositionalOptimizer(BlockOptimizer):
         )
         buckets = self.ranks.reduction.active
         gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)
-        if self.ranks.size > 1 and (gradients.narrow or any(map(is_sharded, live.params))):
-            why = "with sharded parameters, or with low precision, ranks meet in every closure"
+        if self.ranks.size > 1 and (
+            gradients.narrow or not self.ranks.reduction.defer or any(map(is_sharded, live.params))
+        ):
+            why = "ranks meet in every closure (sharded or bf16 parameters, or defer=False)"
             equally_many(len(closures), self.ranks, live.params[0].device, why)
         with Oracle(
             live.owned,
