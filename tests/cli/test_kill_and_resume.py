@@ -86,8 +86,16 @@ def words(method):
     return ["train", *flags, "--output", "run", "--no-tensorboard", "--checkpoint-every=0"]
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The directory of a run of MSVRM-v3 that nobody stopped."""
+    output = tmp_path_factory.mktemp("undisturbed")
+    assert Training(Config.of(settings("msvrm-v3")), output=output).run()["status"] == "finished"
+    return output
+
+
 @pytest.mark.slow
-def test_the_command_killed_and_stopped(tmp_path, stormy):
+def test_the_command_killed_and_stopped(tmp_path, undisturbed):
     """SIGKILL while it trains and while it starts, SIGTERM and SIGINT within a snapshot period."""
     chance, run, stops = random.Random(0), tmp_path / "run", []
     for number, least in (
@@ -115,10 +123,10 @@ def test_the_command_killed_and_stopped(tmp_path, stormy):
     done = finish(start(tmp_path, *words("msvrm-v3")))
     assert done.code == 0
     assert done.out.splitlines()[-2].startswith("test AUC 0.")
-    assert_same_run(run, stormy[0] / "msvrm-v3" / "calm")
+    assert_same_run(run, undisturbed)
 
 
-def test_a_stop_at_every_place_of_a_snapshot_period(tmp_path, stormy):
+def test_a_stop_at_every_place_of_a_snapshot_period(tmp_path, undisturbed):
     output, steps = tmp_path / "run", []
 
     class Stopped(Training):
@@ -140,4 +148,4 @@ def test_a_stop_at_every_place_of_a_snapshot_period(tmp_path, stormy):
         steps.append(training.step)
     assert steps == list(range(1, len(steps) + 1)), "each start takes one step and stops"
     assert Training(config, output=output).run()["status"] == "finished"
-    assert_same_run(output, stormy[0] / "msvrm-v3" / "calm")
+    assert_same_run(output, undisturbed)
