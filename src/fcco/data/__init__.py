@@ -6,6 +6,7 @@ from fcco.data.digits import load_digits
 from fcco.data.exact import exact_pass, exact_value
 from fcco.data.groups import GroupData
 from fcco.data.imbalance import binary, imbalanced
+from fcco.data.inputs import Inputs
 from fcco.data.lists import ListData
 from fcco.data.loader import BlockLoader, block_loader
 from fcco.data.points import PointData
@@ -22,6 +23,7 @@ __all__ = [
     "BlockSampler",
     "Classified",
     "GroupData",
+    "Inputs",
     "ListData",
     "PointData",
     "Ranked",

@@ -1,17 +1,17 @@
 """A data set of anchors, each compared with partners from one common set; blocks are anchors."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcco.data.arguments import as_inputs, structure, tensor
+from fcco.data.arguments import as_inputs, positions, structure, tensor
 from fcco.data.blocks import PAIRS, BlockData
 from fcco.data.draws import draw
-from fcco.data.relations import at_risk, efron, has_label, same_class
-from fcco.problem.batches import AnchorBatch
+from fcco.data.relations import AtRisk, Efron, HasLabel, SameClass
+from fcco.problem.batches import AnchorBatch, PairBatch, RiskBatch
 
 __all__ = ["AnchorData"]
 
@@ -53,8 +53,8 @@ class AnchorData(BlockData[AnchorBatch]):
         if own not in ("drop", "sure"):
             raise ValueError(f'own must be "drop" or "sure", got {own!r}')
         self.inputs = as_inputs(inputs)
-        self.anchors = _positions("anchors", anchors, len(self))
-        self.strata = [_positions("partners", part, len(self)) for part in strata]
+        self.anchors = positions("anchors", anchors, len(self))
+        self.strata = [positions("partners", part, len(self)) for part in strata]
         if not self.strata:
             raise ValueError("there are no partners")
         self.num_partners = sum(len(part) for part in self.strata)
@@ -84,9 +84,7 @@ class AnchorData(BlockData[AnchorBatch]):
             labels = structure("labels", labels, len(inputs), kind="binary")
             _both(labels[:, None])
             strata = [labels.nonzero().flatten(), (~labels).nonzero().flatten()]
-            return cls(
-                inputs, strata[0], strata, own="sure", related=partial(has_label, labels[:, None])
-            )
+            return cls(inputs, strata[0], strata, own="sure", related=HasLabel(labels[:, None]))
         if labels.ndim != 2 or len(labels) != len(inputs):
             raise ValueError(
                 f"{len(inputs)} inputs have labels of shape {tuple(labels.shape)}: one per input "
@@ -101,7 +99,7 @@ class AnchorData(BlockData[AnchorBatch]):
             anchors,
             [torch.arange(len(labels))],
             own="sure",
-            related=partial(has_label, labels),
+            related=HasLabel(labels),
             columns=columns,
         )
 
@@ -155,7 +153,7 @@ class AnchorData(BlockData[AnchorBatch]):
             raise ValueError("events: no event was observed, only censoring")
         if ties not in ("breslow", "efron"):
             raise ValueError(f'ties must be "breslow" or "efron", got {ties!r}')
-        relation = partial(at_risk, times) if ties == "breslow" else efron(times, events)
+        relation = AtRisk(times) if ties == "breslow" else Efron(times, events)
         everyone = torch.arange(len(times))
         anchors = events.nonzero().flatten()
         data = cls(inputs, anchors, [everyone], own="sure", affinity=relation)
@@ -174,7 +172,7 @@ class AnchorData(BlockData[AnchorBatch]):
         inputs = as_inputs(inputs)
         classes = structure("classes", classes, len(inputs), kind="whole")
         everyone = torch.arange(len(classes))
-        return cls(inputs, everyone, [everyone], related=partial(same_class, classes))
+        return cls(inputs, everyone, [everyone], related=SameClass(classes))
 
     def check(self, samples: int, *, replacement: bool) -> None:
         """Every stratum has enough partners."""
@@ -216,47 +214,94 @@ class AnchorData(BlockData[AnchorBatch]):
         weights = torch.full((len(partners),), 1 / self.num_partners, dtype=torch.float64)
         return self._batch(span, partners, weights)
 
+    def among(self, rows: Tensor) -> AnchorBatch:
+        """The anchors among ``rows``, compared with all other partners among them."""
+        order, anchors = self._by_anchor
+        start = torch.searchsorted(anchors, rows)
+        counts = torch.searchsorted(anchors, rows, right=True) - start
+        shift = (start - (counts.cumsum(0) - counts)).repeat_interleave(counts)
+        blocks = order[shift + torch.arange(len(shift))]
+        partners = rows[self._is_partner[rows]]
+        twice = self._is_partner[self.anchors[blocks]].long()  # anchors that are partners too
+        others, total = len(partners) - twice, self.num_partners - twice
+        kept = (others > 0) | (total == 0)
+        share = (total / (self.num_partners * others.clamp(min=1)).double())[kept, None]
+        return self._batch(blocks[kept], partners, share.expand(-1, len(partners)), rows)
+
+    def whole(self) -> PairBatch | RiskBatch | None:
+        """All anchors and partners, if the relations are among those that sorting can follow."""
+        blocks, partners = torch.arange(self.num_blocks), torch.cat(self.strata)
+        if self.affinity is None and isinstance(self.related, HasLabel | SameClass | None):
+            own = int(self.own == "sure") - self._is_partner[self.anchors].long()
+            return PairBatch(
+                blocks,
+                self.inputs,
+                self.anchors,
+                partners,
+                own,
+                labels=self.related.labels if isinstance(self.related, HasLabel) else None,
+                columns=self.columns,
+                classes=self.related.classes if isinstance(self.related, SameClass) else None,
+            )
+        at_risk = isinstance(self.affinity, AtRisk) and self.own == "sure"
+        if not at_risk or self.related is not None or self.columns is not None:
+            return None
+        assert isinstance(self.affinity, AtRisk)
+        times = self.affinity.times
+        order = partners[times[partners].argsort(descending=True)]
+        ends = torch.searchsorted(-times[order], -times[self.anchors], right=True)
+        tied = times[self.anchors].unique(return_inverse=True)[1]
+        shares = self.affinity.shares(self.anchors)
+        return RiskBatch(blocks, self.inputs, self.anchors, order, ends, tied, shares)
+
+    @cached_property
+    def _by_anchor(self) -> tuple[Tensor, Tensor]:
+        """The blocks, sorted by the positions of their anchors, and these positions."""
+        anchors, order = self.anchors.sort(stable=True)
+        return order, anchors
+
+    @cached_property
+    def _is_partner(self) -> Tensor:
+        """(N,), whether a sample is a partner."""
+        return torch.zeros(len(self), dtype=torch.bool).index_fill(0, torch.cat(self.strata), True)
+
     def _shares(self, samples: int) -> list[int]:
         """The number of samples from each stratum; the first strata take the remainder."""
         each, rest = divmod(samples, len(self.strata))
         return [each + (j < rest) for j in range(len(self.strata))]
 
-    def _batch(self, blocks: Tensor, partners: Tensor, weights: Tensor) -> AnchorBatch:
+    def _batch(
+        self, blocks: Tensor, partners: Tensor, weights: Tensor, rows: Tensor | None = None
+    ) -> AnchorBatch:
+        """Anchors with common partners, the inputs of both, or given ``rows`` that contain them."""
         anchors = self.anchors[blocks]
+        inputs = torch.cat([anchors, partners])
+        own = torch.arange(len(blocks))
+        places = torch.arange(len(blocks), len(inputs))
+        if rows is not None:
+            inputs, (ordered, order) = rows, rows.sort()
+            own, places = (order[torch.searchsorted(ordered, part)] for part in (anchors, partners))
         here, there = anchors[:, None], partners.expand(len(blocks), -1)
         weights = weights.expand(len(blocks), -1).masked_fill(here == there, 0)
-        places = torch.arange(len(blocks), len(blocks) + len(partners))
         if self.own == "sure":
             there = torch.cat([there, here], dim=1)
             sure = torch.full((len(blocks), 1), 1 / self.num_partners, dtype=torch.float64)
             weights = torch.cat([weights, sure], dim=1)
-            own = torch.arange(len(blocks))[:, None]
-            places = torch.cat([places.expand(len(blocks), -1), own], dim=1)
+            places = torch.cat([places.expand(len(blocks), -1), own[:, None]], dim=1)
         columns = None if self.columns is None else self.columns[blocks]
         asked = here, there, (torch.zeros_like(blocks) if columns is None else columns)[:, None]
         if self.affinity is not None:
             weights = weights * self.affinity(*asked)
         return AnchorBatch(
             blocks,
-            torch.cat([anchors, partners]),
-            anchors=torch.arange(len(blocks)),
+            inputs,
+            anchors=own,
             partners=places,
             weights=weights,
             samples=len(partners),
             related=None if self.related is None else self.related(*asked),
             columns=columns,
         )
-
-
-def _positions(name: str, given: Any, count: int) -> Tensor:
-    if not tensor(name, given).numel():
-        raise ValueError(f"there are no {name}")
-    places = structure(name, given, None, kind="whole")
-    if tensor(name, given).dtype == torch.bool:
-        raise ValueError(f"{name} must be positions in inputs, got booleans")
-    if int(places.max()) >= count:
-        raise ValueError(f"{name} must lie in 0..{count - 1}, got {int(places.max())}")
-    return places
 
 
 def _both(labels: Tensor) -> None:

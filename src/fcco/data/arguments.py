@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["absent", "as_inputs", "structure", "tensor", "whole"]
+__all__ = ["absent", "as_inputs", "positions", "structure", "tensor", "whole"]
 
 _KINDS = {
     "binary": "0 or 1",
@@ -89,6 +89,25 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
     if kind == "real":
         return values
     return values.bool() if kind == "binary" else values.long()
+
+
+def positions(name: str, given: Any, count: int) -> Tensor:
+    """Positions among ``count`` samples, as a CPU tensor.
+
+    Examples:
+        >>> positions("rows", [2, 0], 3), positions("rows", [3], 3)
+        Traceback (most recent call last):
+        ValueError: rows must lie in 0..2, got 3
+    """
+    given = tensor(name, given)
+    if not given.numel():
+        raise ValueError(f"there are no {name}")
+    places = structure(name, given, None, kind="whole")
+    if given.dtype == torch.bool:
+        raise ValueError(f"{name} must be positions in inputs, got booleans")
+    if int(places.max()) >= count:
+        raise ValueError(f"{name} must lie in 0..{count - 1}, got {int(places.max())}")
+    return places
 
 
 def absent(names: Tensor, count: int) -> list[int]:

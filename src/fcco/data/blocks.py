@@ -9,7 +9,9 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import Batch
+from fcco.data.arguments import positions
+from fcco.data.inputs import Inputs
+from fcco.problem.batches import Batch, each, leaves
 
 __all__ = ["BlockData"]
 
@@ -25,8 +27,9 @@ class BlockData(ABC, Generic[B]):
     """Samples, and which of them belong to which of the m blocks.
 
     ``inputs`` is a tensor, an array, or any object with ``len`` and ``[int]`` that returns tensors,
-    such as a torch ``Dataset`` that reads files. Labels and groups are kept on the CPU, where
-    batches are drawn; a batch is moved to the device of the inputs.
+    such as a torch ``Dataset`` that reads files; ``Inputs`` makes one of a data set that yields
+    tuples or dicts. Labels and groups are kept on the CPU, where batches are drawn; a batch is
+    moved to the device of the inputs.
     """
 
     inputs: Any
@@ -66,27 +69,61 @@ class BlockData(ABC, Generic[B]):
         if samples < 1:
             raise ValueError(f"samples_per_block must be at least 1, got {samples}")
 
+    def among(self, rows: Tensor) -> B:
+        """The batch of positions of the blocks that the samples ``rows``, distinct, belong to."""
+        raise TypeError(f"{type(self).__name__} defines no among(rows), which batch(rows) needs")
+
+    def batch(self, rows: Any) -> B:
+        """A batch of given samples: any sampler, any loader, any batch size.
+
+        The blocks are those of the samples, and the inner samples of a block are its own among
+        them. If ``rows`` is drawn uniformly, the inner values are unbiased. A sample that comes
+        twice counts once. Blocks without an inner sample among ``rows`` are left out; where none
+        is left (no positive, say), the batch has length 0 and there is nothing to step with:
+        ``filter(len, loader)`` leaves such batches out.
+
+        Args:
+            rows: positions of samples, a tensor or a list, as the ``collate_fn`` of a
+                ``DataLoader(range(len(data)), collate_fn=data.batch)`` receives them.
+        """
+        return self.collate(self.among(self._distinct(rows)))
+
+    def _distinct(self, rows: Any) -> Tensor:
+        places = positions("rows", rows, len(self))
+        distinct = places.unique()
+        return places if len(distinct) == len(places) else distinct
+
+    def whole(self) -> Batch | None:
+        """All blocks in one batch for ``Objective.inner_of_all``; None: only chunk by chunk."""
+        return None
+
     def collate(self, batch: B) -> B:
         """The batch with samples instead of positions.
 
         Weights, which are drawn in float64, take the precision of the inputs, but at least float32.
         """
         inputs = self.take(self.inputs, batch.inputs)
-        batch = replace(batch, inputs=inputs).to(inputs.device)
-        floating = inputs.is_floating_point()
-        kind = torch.promote_types(inputs.dtype, torch.float32) if floating else torch.float32
+        batch, kind = replace(batch, inputs=inputs), torch.float32
+        for part in leaves(inputs):
+            batch = batch.to(part.device) if part.device != batch.blocks.device else batch
+            kind = torch.promote_types(kind, part.dtype) if part.is_floating_point() else kind
         return batch.with_weights(kind)
 
     @staticmethod
-    def take(source: Any, positions: Tensor) -> Tensor:
-        """The samples of ``source`` at ``positions``."""
+    def take(source: Any, positions: Tensor) -> Any:
+        """The samples of ``source`` at ``positions``, in a tensor or as its ``collate_fn`` says."""
         if isinstance(source, Tensor):
             return source[positions.to(source.device)]
+        if isinstance(source, Inputs):
+            return source.collate_fn(source.__getitems__(positions.tolist()))
         samples = [source[i] for i in positions.tolist()]
         try:
             return torch.stack([torch.as_tensor(sample) for sample in samples])
         except (RuntimeError, TypeError, ValueError) as error:
-            raise ValueError(f"samples must be tensors of one shape: {error}") from error
+            raise ValueError(
+                f"samples must be tensors of one shape: {error} (fcco.data.Inputs takes the input "
+                "out of a tuple or a dict, and has a collate_fn)"
+            ) from error
 
     def through(self, model: Any, size: int, device: Device = None) -> tuple[Self, Any]:
         """The same structure with the model's outputs as inputs, and the identity as model.
@@ -100,4 +137,9 @@ class BlockData(ABC, Generic[B]):
     def outputs(self, model: Any, source: Any, size: int, device: Device) -> Tensor:
         """The outputs of ``model`` for all samples of ``source``, ``size`` at a time."""
         rows = torch.arange(len(source)).split(size)
-        return torch.cat([model(self.take(source, some).to(device)) for some in rows])
+
+        def call(some: Tensor) -> Tensor:
+            outputs: Tensor = model(each(self.take(source, some), lambda part: part.to(device)))
+            return outputs
+
+        return torch.cat([call(some) for some in rows])

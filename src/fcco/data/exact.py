@@ -1,6 +1,6 @@
 """Exact passes over a data set: chunks for ``snapshot``, and the exact value to monitor."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,13 @@ from fcco.kernel.rows import rows_of
 from fcco.kernel.sums import RowSums
 from fcco.kernel.writes import commit, way_back
 from fcco.problem.batches import Batch
-from fcco.problem.objective import Objective
+from fcco.problem.objective import Objective, same_class
 from fcco.problem.probe import Closure, Probe
 
 __all__ = ["exact_pass", "exact_value"]
+
+OUTPUTS = 1 << 16
+"""The size of a chunk once the model is done with it."""
 
 
 def exact_pass(
@@ -88,9 +91,13 @@ def exact_value(
 ) -> float:
     """F(w) on the data set, the number to monitor; arguments as for ``exact_pass``.
 
-    Each input passes through the model once. Pairs and means are then formed from the outputs: P
-    anchors with N partners are P * N pairs. The model is used in the mode that it is in, so call
-    ``model.eval()`` first; its buffers and the RNG are restored.
+    The data set may be another one than that of training: ``objective.on(dataset)`` is evaluated.
+
+    Each input passes through the model once, in eval mode; then modes, buffers and the RNG are
+    restored. (A function instead of a module is called as it is: set its modules to eval yourself.)
+    The value is formed from the outputs: in O(N log N) by sorting or moments, or in a few hundred
+    operations per sample by interpolation, where the objective and its surrogate allow that, and
+    otherwise from all P * N pairs of P anchors and N partners.
 
     Examples:
         >>> from fcco.data import TaskData
@@ -99,12 +106,18 @@ def exact_value(
         >>> exact_value(lambda x: torch.zeros(len(x), 2), data, MultiTaskAUC(2))  # all scores 1/2
         0.5
     """
+    objective = objective.on(dataset)
     _check(dataset, objective, chunk_size)
     modules = torch.nn.ModuleList(_modules(model))
     back = way_back(modules.parameters(), modules)
+    modes = [(module, module.training) for module in modules.modules()]
     try:
-        return _value(*dataset.through(model, chunk_size, device), objective, chunk_size)
+        modules.eval()
+        outputs, identity = dataset.through(model, chunk_size, device)
+        return _value(outputs, identity, objective, chunk_size if outputs is dataset else OUTPUTS)
     finally:
+        for module, training in modes:
+            module.training = training
         commit(back)
 
 
@@ -117,8 +130,7 @@ def _value(dataset: BlockData[Any], model: Any, objective: Objective, chunk_size
     form = rows_of(objective)
     sums: RowSums | None = None
     loss = 0.0
-    for chunk in dataset.chunks(chunk_size):
-        probe = objective.inner(model, dataset.collate(chunk))
+    for probe in _probes(dataset, model, objective, chunk_size):
         rows = form.of(probe, torch.promote_types(probe.values.dtype, torch.float32))
         if sums is None:
             sums = RowSums(form, objective.num_blocks, rows.dtype, torch.device("cpu"))
@@ -129,6 +141,19 @@ def _value(dataset: BlockData[Any], model: Any, objective: Objective, chunk_size
     assert sums is not None
     value = form.outer(sums.means(), torch.arange(objective.num_blocks)).mean()
     return float(value) + loss / int(sums.samples.sum())
+
+
+def _probes(
+    dataset: BlockData[Any], model: Any, objective: Objective, chunk_size: int
+) -> Iterator[Probe]:
+    """One probe of all blocks, if the objective has a way to it, or those of all chunks."""
+    whole = dataset.whole() if same_class(objective, "inner_of_all", "inner") else None
+    probe = None if whole is None else objective.inner_of_all(whole)
+    if probe is not None:
+        yield probe
+        return
+    for chunk in dataset.chunks(chunk_size):
+        yield objective.inner(model, dataset.collate(chunk))
 
 
 def _check(dataset: BlockData[Any], objective: Objective, chunk_size: int) -> None:

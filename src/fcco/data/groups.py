@@ -90,6 +90,10 @@ class GroupData(BlockData[GroupBatch]):
         blocks, owner, counts = self.groups[span].unique(return_inverse=True, return_counts=True)
         return GroupBatch(blocks, span, owner, counts)
 
+    def among(self, rows: Tensor) -> GroupBatch:
+        """The samples and their groups."""
+        return self.chunk(rows)
+
     def collate(self, batch: GroupBatch) -> GroupBatch:
         """The batch with inputs and targets."""
         if self.targets is not None:

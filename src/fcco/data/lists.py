@@ -54,6 +54,8 @@ class ListData(BlockData[AnchorBatch]):
         self.grades, self.lengths = grades, lengths
         self.num_blocks = len(items)
         self._items = items
+        self._owner = owner
+        self._block = torch.full((len(grades),), -1).index_put((items,), torch.arange(len(items)))
         self._starts = (lengths.cumsum(0) - lengths)[owner[items]]
         self._sizes = lengths[owner[items]]
 
@@ -89,6 +91,25 @@ class ListData(BlockData[AnchorBatch]):
         inside = place < sizes[:, None]
         partners = self._starts[span, None] + torch.where(inside, place, 0)
         return self._batch(span, partners, inside / sizes[:, None].double(), sizes)
+
+    def among(self, rows: Tensor) -> AnchorBatch:
+        """The items that are blocks, each compared with the items of its list among ``rows``."""
+        own = (self._block[rows] >= 0).nonzero().flatten()
+        other = self._owner[rows[own], None] == self._owner[rows]
+        other &= rows[own, None] != rows
+        count, size = other.sum(1), self._sizes[self._block[rows[own]]]
+        kept = (count > 0) | (size == 1)
+        own, other, count, size = own[kept], other[kept], count[kept], size[kept]
+        share = (size - 1) / (size * count.clamp(min=1)).double()
+        places = torch.arange(len(rows)).expand(len(own), -1)
+        return AnchorBatch(
+            self._block[rows[own]],
+            rows,
+            anchors=own,
+            partners=torch.cat([places, own[:, None]], dim=1),
+            weights=torch.cat([other * share[:, None], 1 / size[:, None].double()], dim=1),
+            samples=count.clamp(min=1),
+        )
 
     def _batch(
         self, blocks: Tensor, partners: Tensor, weights: Tensor, samples: int | Tensor

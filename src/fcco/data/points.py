@@ -1,6 +1,7 @@
 """A data set whose blocks are its points; the model draws the inner samples (IWAE)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -39,6 +40,19 @@ class PointData(BlockData[PointBatch]):
     ) -> PointBatch:
         """The points of ``blocks``."""
         return PointBatch(blocks, blocks, samples=spread.shape[1])
+
+    def among(self, rows: Tensor) -> PointBatch:
+        """These points, with one inner sample each."""
+        return PointBatch(rows, rows, samples=1)
+
+    def batch(self, rows: Any, samples: int = 1) -> PointBatch:
+        """A batch of given points.
+
+        Args:
+            rows: positions of points; one that comes twice counts once.
+            samples: inner samples per point.
+        """
+        return replace(super().batch(rows), samples=samples)
 
     def through(self, model: Any, size: int, device: Device = None) -> tuple[Self, Any]:
         """The model samples, so there is nothing to reuse."""

@@ -1,6 +1,7 @@
 """A data set whose blocks are tasks, each with its positives and negatives."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -145,10 +146,11 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
             blocks, span, self.positive[part], self.negative[part], weights / len(span)
         )
 
-    def batch(self, rows: Tensor, blocks: Tensor | None = None) -> LabelBatch:
+    def batch(self, rows: Any, blocks: Tensor | None = None) -> LabelBatch:
         """A batch of given samples that is shared by the given tasks (by default all).
 
-        Tasks without a positive or without a negative among the samples are left out.
+        Tasks without a positive or without a negative among the samples are left out; a sample that
+        comes twice counts once.
 
         Examples:
             >>> data = TaskData.from_classes(torch.rand(4, 2), torch.tensor([0, 1, 2, 1]))
@@ -157,21 +159,17 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
             >>> data.batch(torch.tensor([0, 3])).blocks  # no sample of class 2
             tensor([0, 1])
         """
-        rows = rows.cpu()
+        batch = self.collate(self._shared(self._distinct(rows), blocks))
+        assert isinstance(batch, LabelBatch)
+        kind = torch.float32 if batch.scale is None else batch.scale.dtype
+        return replace(batch, positive=batch.positive.to(kind), negative=batch.negative.to(kind))
+
+    def _shared(self, rows: Tensor, blocks: Tensor | None) -> LabelBatch:
         positive, negative = self.positive[rows], self.negative[rows]
         if blocks is None:
             blocks = torch.arange(self.num_blocks)
         else:
             positive, negative = positive[:, blocks], negative[:, blocks]
-        inputs = self.take(self.inputs, rows)
-        kind = inputs.dtype if inputs.is_floating_point() else torch.get_default_dtype()
-        scale = 1 / torch.stack([positive.sum(0), negative.sum(0)]).to(torch.float64)
+        scale = 1 / torch.stack([positive.sum(0), negative.sum(0)]).double()
         here = scale.isfinite().all(0)
-        batch = LabelBatch(
-            blocks[here],
-            inputs,
-            positive[:, here].to(kind),
-            negative[:, here].to(kind),
-            scale[:, here],
-        )
-        return batch.to(inputs.device)
+        return LabelBatch(blocks[here], rows, positive[:, here], negative[:, here], scale[:, here])

@@ -66,6 +66,22 @@ class ViewData(BlockData[ViewBatch]):
         """Some anchors with all pairs."""
         return self._batch(span, torch.arange(len(self)))
 
+    def among(self, rows: Tensor) -> ViewBatch:
+        """These pairs, compared with one another; none if there is only one."""
+        blocks = rows if len(rows) > 1 else rows[:0]
+        if self.num_blocks > len(self):
+            blocks = torch.cat([blocks, blocks + len(self)])
+        pairs = blocks % len(self)
+        return ViewBatch(
+            blocks,
+            rows,
+            second=torch.empty(0),
+            anchors=torch.arange(len(rows)).repeat(2)[: len(blocks)],
+            backward=blocks >= len(self),
+            partners=torch.arange(len(rows)),
+            weights=(pairs[:, None] != rows).double() / max(len(rows) - 1, 1),
+        )
+
     def collate(self, batch: ViewBatch) -> ViewBatch:
         """Both views of every pair."""
         return super().collate(replace(batch, second=self.take(self.second, batch.inputs)))

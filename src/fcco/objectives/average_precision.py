@@ -1,7 +1,8 @@
 """Average precision: one block per positive, ranked among all samples."""
 
 from collections.abc import Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -9,7 +10,8 @@ from torch import Tensor
 from fcco.objectives.domains import Column, check_positive, project_ratio
 from fcco.objectives.scores import differences, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
-from fcco.problem.batches import AnchorBatch
+from fcco.objectives.whole import pair_means
+from fcco.problem.batches import AnchorBatch, PairBatch
 from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
@@ -62,6 +64,20 @@ class AveragePrecision(Objective):
         costs = weighed(self.surrogate(differences(model, batch)), batch)
         values = torch.stack([(costs * batch.related).sum(1), costs.sum(1)], dim=1)
         return Probe(batch.blocks, values, samples=batch.samples)
+
+    def inner_of_all(self, batch: Any) -> Probe | None:
+        """Both means over all samples, without all pairs if the surrogate allows that."""
+        if not isinstance(batch, PairBatch) or batch.labels is None:
+            return None
+        means = pair_means(self.surrogate, batch)
+        return None if means is None else Probe(batch.blocks, means, samples=len(batch.partners))
+
+    def on(self, data: Any) -> Self:
+        """With the positives of ``data``."""
+        other = copy(self)
+        counts = data.num_blocks if data.columns is None else data.columns.bincount()
+        AveragePrecision.__init__(other, counts, data.num_partners, self.surrogate)
+        return other
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the precision at the rank of each positive."""

@@ -1,7 +1,7 @@
 """Global contrastive losses: one block per anchor, compared with all other pairs of the data."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -112,6 +112,17 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         values, scale = mean_of_exponentials(exponents, weights)
         columns = [values] if isinstance(heat, float) else [values, heat.squeeze(1)]
         return Probe(blocks, torch.stack(columns, dim=1), samples, log_scale=scale)
+
+    def on(self, data: Any) -> Self:
+        """With the pairs of ``data``; temperatures of single anchors belong to their own data."""
+        count = 1 if self.temperatures is None else len(self.temperatures)
+        if count > 1 and data.num_blocks != self.num_blocks:
+            raise ValueError(
+                f"individual temperatures belong to {self.num_blocks} anchors, the data set has "
+                f"{data.num_blocks}"
+            )
+        pairs = len(data)
+        return self._with(num_blocks=data.num_blocks, num_pairs=pairs, inner_size=pairs)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """T log(eps + u)."""

@@ -1,13 +1,13 @@
 """Cox's partial likelihood, linear or deep: one block per event, compared with its risk set."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import differences, mean_of_exponentials
-from fcco.problem.batches import AnchorBatch
+from fcco.objectives.scores import differences, mean_of_exponentials, scores_of
+from fcco.problem.batches import AnchorBatch, RiskBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
@@ -47,6 +47,28 @@ class Cox(ScaledObjective):
         """The mean over the sampled subjects at risk."""
         values, scale = mean_of_exponentials(differences(model, batch), batch.weights)
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+
+    def inner_of_all(self, batch: Any) -> Probe | None:
+        """The sums over all risk sets, in the order of the times."""
+        if not isinstance(batch, RiskBatch) or not batch.inputs.isfinite().all():
+            return None
+        scores = scores_of(torch.nn.Identity(), batch.inputs).cpu().double()
+        scores = scores - scores.median()
+        own = scores[batch.anchors]
+        log_sums = scores[batch.order].logcumsumexp(0)[batch.ends - 1]
+        lowest = own.new_full((len(own),), -torch.inf)
+        peak = lowest.scatter_reduce(0, batch.tied, own, "amax")[batch.tied]
+        tied = torch.zeros_like(own).index_add(0, batch.tied, (own - peak).exp())[batch.tied]
+        kept = torch.log1p(-batch.shares * tied * (peak - log_sums).exp())
+        exponents = log_sums + kept - own
+        scale = exponents.ceil()
+        values = (exponents - scale).exp() / len(batch.order)
+        return Probe(batch.blocks, values.unsqueeze(1), len(batch.order), log_scale=scale)
+
+    def on(self, data: Any) -> Self:
+        """With the events and subjects of ``data``."""
+        sizes = {"num_blocks": data.num_blocks, "inner_size": data.num_partners}
+        return self._with(**sizes, max_ties=data.max_ties)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The log of the sum over the risk set."""

@@ -1,7 +1,7 @@
 """Distributionally robust over groups: one block per group, with its mean loss as inner value."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,10 @@ class GroupDRO(Objective):
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """The mean loss of each group's samples."""
         return Probe(batch.blocks, _mean_loss(self.loss, model, batch)[:, None], batch.counts)
+
+    def on(self, data: Any) -> Self:
+        """With the groups of ``data``."""
+        return self._with(num_blocks=data.num_blocks)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The exponential, shifted to 0 at u = 0."""
@@ -126,6 +130,10 @@ class GroupCVaR(nn.Module, Objective):
         losses = _mean_loss(self.loss, model, batch)
         values = torch.stack([losses, self.threshold.to(losses.dtype).expand_as(losses)], dim=1)
         return Probe(batch.blocks, values, batch.counts)
+
+    def on(self, data: Any) -> Self:
+        """With the groups of ``data``."""
+        return self._with(num_blocks=data.num_blocks)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The threshold and the smoothed excess over it."""

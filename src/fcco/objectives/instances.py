@@ -1,6 +1,6 @@
 """Multiple instances: one block per bag; bags have labels, their instances do not."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -47,6 +47,10 @@ class SoftmaxPooling(ScaledObjective):
         exponents = scores_of(model, batch.inputs) / self.temperature
         terms, scale = grouped_exponentials(exponents, batch)
         return Probe(batch.blocks, batch.mean(terms)[:, None], batch.counts, log_scale=scale)
+
+    def on(self, data: Any) -> Self:
+        """With the bags of ``data``, if its targets are the labels of the bags."""
+        return self._with(**_bags(data))
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Cross-entropy of the pooled logit."""
@@ -97,6 +101,10 @@ class AttentionPooling(ScaledObjective):
         values = batch.mean(torch.stack([terms * outputs[:, 0], terms], dim=1))
         return Probe(batch.blocks, values, batch.counts, log_scale=scale)
 
+    def on(self, data: Any) -> Self:
+        """With the bags of ``data``, if its targets are the labels of the bags."""
+        return self._with(**_bags(data))
+
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Cross-entropy of the pooled logit, which does not depend on the scale."""
         return _bag_loss(u[:, 0] / u[:, 1], self._labels, blocks)
@@ -108,6 +116,18 @@ class AttentionPooling(ScaledObjective):
     def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
         """The attention is positive; the weighted score may have any sign."""
         return torch.cat([u[:, :1], torch.maximum(u[:, 1:], fraction * fresh[:, 1:])], dim=1)
+
+
+def _bags(data: Any) -> dict[str, Any]:
+    """What an objective takes from a data set whose targets are the labels of the bags."""
+    if data.targets is None:
+        return {}
+    targets = data.targets.cpu()
+    labels = torch.zeros(data.num_blocks, dtype=targets.dtype).index_copy(0, data.groups, targets)
+    if not labels[data.groups].equal(targets):
+        raise ValueError("targets differ within a bag: each instance has the label of its bag")
+    sizes = {"num_blocks": data.num_blocks, "inner_size": int(data.sizes.max())}
+    return sizes | {"_labels": _checked(labels)}
 
 
 def _checked(labels: Tensor) -> Column:

@@ -1,6 +1,6 @@
 """Importance-weighted bounds for latent variables: one block per data point."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -54,6 +54,10 @@ class IWAE(ScaledObjective):
         uniform = weights.new_full((batch.samples,), 1 / batch.samples)
         values, scale = mean_of_exponentials(weights, uniform)
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+
+    def on(self, data: Any) -> Self:
+        """With the points of ``data``."""
+        return self._with(num_blocks=data.num_blocks)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """-log u."""

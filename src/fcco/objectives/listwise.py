@@ -1,7 +1,8 @@
 """Ranking lists: ListNet and NDCG. One block per item of a list."""
 
 import math
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -55,6 +56,12 @@ class ListNet(ScaledObjective):
         """The mean over sampled items of the same list."""
         values, scale = mean_of_exponentials(differences(model, batch), batch.weights)
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+
+    def on(self, data: Any) -> Self:
+        """With the lists of ``data``."""
+        other = copy(self)
+        ListNet.__init__(other, data.grades, data.lengths)
+        return other
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """p times the log of the sum over the list."""
@@ -125,6 +132,19 @@ class NDCG(Objective):
         """The mean over sampled items of the same list."""
         costs = weighed(self.surrogate(differences(model, batch)), batch)
         return Probe(batch.blocks, costs.sum(1, keepdim=True), samples=batch.samples)
+
+    def on(self, data: Any) -> Self:
+        """With the lists of ``data``."""
+        other = copy(self)
+        NDCG.__init__(
+            other,
+            data.grades,
+            data.lengths,
+            top_k=self.top_k,
+            surrogate=self.surrogate,
+            softness=self.softness,
+        )
+        return other
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the discounted gain at the smooth rank."""

@@ -1,13 +1,14 @@
 """Neighbourhood components analysis: one block per point, attracted by the points of its class."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive, project_ratio
 from fcco.objectives.scores import mean_of_exponentials, widened
-from fcco.problem.batches import AnchorBatch
+from fcco.objectives.sums import CACHED
+from fcco.problem.batches import AnchorBatch, PairBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
@@ -65,6 +66,30 @@ class NCA(ScaledObjective):
         same = weights * batch.related * (exponents - scale.unsqueeze(1)).clamp(max=0).exp()
         values = torch.stack([same.sum(1), total], dim=1)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale)
+
+    def inner_of_all(self, batch: Any) -> Probe | None:
+        """Both means over all points, with distances that are not kept as differences."""
+        if not isinstance(batch, PairBatch) or batch.classes is None or (batch.own > 0).any():
+            return None
+        batch = batch.to(batch.inputs.device)
+        embeddings, anchors, partners = widened(batch.inputs), batch.anchors, batch.partners
+        embeddings = embeddings.flatten(1) if embeddings.ndim > 1 else embeddings.unsqueeze(1)
+        values, scale = embeddings.new_empty(len(anchors), 2), embeddings.new_empty(len(anchors))
+        for some in torch.arange(len(anchors)).split(max(1, CACHED // len(partners))):
+            own, others = embeddings[anchors[some]], embeddings[partners]
+            distances = torch.cdist(own, others, compute_mode="donot_use_mm_for_euclid_dist")
+            exponents = distances.square_().div_(-self.temperature)
+            exponents.masked_fill_(anchors[some, None] == partners, -torch.inf)
+            top = exponents.amax(1).ceil()
+            scale[some] = top.where(top.isfinite(), 0)
+            terms = exponents.sub_(scale[some, None]).exp_()
+            same = batch.classes[anchors[some], None] == batch.classes[partners]
+            values[some] = torch.stack([(terms * same).sum(1), terms.sum(1)], 1) / len(partners)
+        return Probe(batch.blocks, values, len(partners), log_scale=scale)
+
+    def on(self, data: Any) -> Self:
+        """With the points of ``data``."""
+        return self._with(num_blocks=data.num_blocks, inner_size=data.num_blocks)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The ratio does not depend on the scale."""

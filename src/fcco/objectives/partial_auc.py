@@ -1,14 +1,16 @@
 """Partial AUC: one block per positive, with a soft maximum (KL) over its hardest negatives."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import differences, mean_of_exponentials
+from fcco.objectives.sums import CACHED
 from fcco.objectives.surrogates import SquaredHinge, Surrogate, exp_then_linear
-from fcco.problem.batches import AnchorBatch
+from fcco.objectives.whole import crosses
+from fcco.problem.batches import AnchorBatch, PairBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
@@ -40,6 +42,30 @@ class _HardNegatives(ScaledObjective):
         exponents = self.surrogate(differences(model, batch)) / self.temperature
         values, scale = mean_of_exponentials(exponents, batch.weights)
         return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+
+    def inner_of_all(self, batch: Any) -> Probe | None:
+        """The mean over all negatives; those so low that l = 0 are counted, not compared."""
+        if not isinstance(batch, PairBatch) or batch.labels is not None or batch.own.any():
+            return None
+        values = torch.full((len(batch.blocks),), torch.nan, dtype=torch.float64)
+        scale = torch.zeros_like(values)
+        for blocks, _, anchors, partners in crosses(batch):
+            n, ordered = len(partners), partners.sort().values
+            for some in anchors.argsort().split(max(1, CACHED // n)):
+                own = anchors[some]
+                bound = own[0] + self.surrogate.zero_below
+                low = min(int(torch.searchsorted(ordered, bound)), n - 1)
+                exponents = self.surrogate(ordered[low:] - own[:, None]).div_(self.temperature)
+                top = exponents.amax(1).clamp(min=0).ceil()
+                sums = exponents.sub_(top[:, None]).exp_().sum(1) + low * (-top).exp()
+                values[blocks[some]], scale[blocks[some]] = sums / n, top
+        if values.isnan().any():
+            return None
+        return Probe(batch.blocks, values.unsqueeze(1), len(batch.partners), log_scale=scale)
+
+    def on(self, data: Any) -> Self:
+        """With the positives and negatives of ``data``."""
+        return self._with(num_blocks=data.num_blocks, inner_size=data.num_partners)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """u >= 1, because l >= 0."""

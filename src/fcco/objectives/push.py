@@ -1,13 +1,14 @@
 """p-norm push: one block per negative; those that rank highest are pushed down most."""
 
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import differences, weighed
 from fcco.objectives.surrogates import Logistic, Surrogate
-from fcco.problem.batches import AnchorBatch
+from fcco.objectives.whole import pair_means
+from fcco.problem.batches import AnchorBatch, PairBatch
 from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
@@ -63,6 +64,17 @@ class PNormPush(Objective):
             raise ValueError("paired=True needs an even number of positives")
         value, pair = (2 * part.sum(1, keepdim=True) for part in terms.split(half, dim=1))
         return Probe(batch.blocks, value, samples=half, pair=pair)
+
+    def inner_of_all(self, batch: Any) -> Probe | None:
+        """The mean over all positives, without all pairs if the surrogate allows that."""
+        if not isinstance(batch, PairBatch) or batch.labels is not None:
+            return None
+        means = pair_means(self.surrogate, batch, flipped=True)
+        return None if means is None else Probe(batch.blocks, means, samples=len(batch.partners))
+
+    def on(self, data: Any) -> Self:
+        """With the negatives of ``data``."""
+        return self._with(num_blocks=data.num_blocks)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """u^p."""

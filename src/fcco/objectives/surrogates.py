@@ -1,11 +1,14 @@
 """Surrogates of the step function 1[s > 0], as parts of an objective; all non-decreasing."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
+
+from fcco.objectives.sums import by_pairs, interpolated, tails
 
 __all__ = [
     "Exponential",
@@ -17,13 +20,29 @@ __all__ = [
     "exp_then_linear",
 ]
 
+_LOG_2 = math.log(2)
+
 
 class Surrogate(ABC):
     """l(s), where s is the score that should be low minus the score that should be high."""
 
+    zero_below: float = -math.inf
+    """l(s) = 0 for all s up to here."""
+
     @abstractmethod
     def __call__(self, s: Tensor) -> Tensor:
         """l of every entry."""
+
+    def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
+        """sum_j l(partners_j - a) for each a of ``anchors``, in float64; by default pair by pair.
+
+        Define it beside ``__call__``, in the same class, where there is a faster way.
+
+        Examples:
+            >>> SquaredHinge().sums(torch.tensor([0.0, 2.0]), torch.tensor([2.0]))
+            tensor([1.], dtype=torch.float64)
+        """
+        return by_pairs(self, partners, anchors)
 
     @property
     def at_zero(self) -> float:
@@ -51,6 +70,15 @@ class SquaredHinge(Surrogate):
         """l of every entry."""
         return (self.margin + s).clamp(min=0).square()
 
+    @property
+    def zero_below(self) -> float:  # type: ignore[override]
+        """Up to -margin."""
+        return -self.margin
+
+    def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
+        """By sorting: only the partners above anchor - margin count."""
+        return tails(partners).above(anchors.double() - self.margin)[2]
+
 
 @dataclass(frozen=True)
 class Squared(Surrogate):
@@ -67,6 +95,13 @@ class Squared(Surrogate):
         """l of every entry."""
         return (self.margin + s).square()
 
+    def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
+        """From mean and variance of the partners."""
+        partners = partners.double()
+        mean = partners.mean()
+        shifted = (self.margin + mean - anchors.double()).square()
+        return len(partners) * shifted + (partners - mean).square().sum()
+
 
 @dataclass(frozen=True)
 class Logistic(Surrogate):
@@ -79,7 +114,11 @@ class Logistic(Surrogate):
 
     def __call__(self, s: Tensor) -> Tensor:
         """l of every entry."""
-        return softplus(s) / 0.6931471805599453
+        return _softplus(s) / _LOG_2
+
+    def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
+        """By interpolation, with errors below rounding."""
+        return interpolated(_softplus, lambda count, total: total, partners, anchors) / _LOG_2
 
 
 @dataclass(frozen=True)
@@ -97,6 +136,11 @@ class Sigmoid(Surrogate):
         """l of every entry."""
         return torch.sigmoid(s / self.temperature)
 
+    def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
+        """By interpolation, with errors below rounding."""
+        partners, anchors = (x.double() / self.temperature for x in (partners, anchors))
+        return interpolated(torch.sigmoid, lambda count, total: count, partners, anchors)
+
 
 @dataclass(frozen=True)
 class Exponential(Surrogate):
@@ -112,6 +156,19 @@ class Exponential(Surrogate):
     def __call__(self, s: Tensor) -> Tensor:
         """l of every entry."""
         return exp_then_linear(s, self.cap)
+
+    def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
+        """By sorting: sums of exp(s) up to ``cap``, of the tangent beyond."""
+        every, bounds = tails(partners), anchors.double() + self.cap
+        sums = torch.cat([bounds.new_full((1,), -torch.inf), every.start[:-1].logcumsumexp(0)])
+        below = torch.searchsorted(every.start, bounds, right=True)
+        count, first, _ = every.above(bounds)
+        return (sums[below] - anchors.double()).exp() + math.exp(self.cap) * (count + first)
+
+
+def _softplus(s: Tensor) -> Tensor:
+    """To full precision: torch's own threshold of 20 is off by 2e-9 there."""
+    return softplus(s, threshold=40)
 
 
 def exp_then_linear(x: Tensor, cap: float) -> Tensor:

@@ -1,5 +1,6 @@
 """What a data set hands to an objective: samples, and the part each of them plays."""
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -11,10 +12,48 @@ __all__ = [
     "Batch",
     "GroupBatch",
     "LabelBatch",
+    "PairBatch",
     "PointBatch",
+    "RiskBatch",
     "TaskBatch",
     "ViewBatch",
+    "each",
+    "leaves",
 ]
+
+
+def each(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A tensor changed, or all tensors in nested tuples, lists and dicts.
+
+    Objects that know how to move themselves (``to``) are changed as a whole.
+
+    Examples:
+        >>> each({"x": torch.zeros(2), "n": 3}, lambda t: t + 1)
+        {'x': tensor([1., 1.]), 'n': 3}
+    """
+    if hasattr(tree, "to"):
+        return change(tree)
+    if isinstance(tree, Mapping):
+        return {key: each(part, change) for key, part in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(each(part, change) for part in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(each(part, change) for part in tree)
+    return tree
+
+
+def leaves(tree: Any) -> Iterator[Tensor]:
+    """The tensors in nested tuples, lists and dicts.
+
+    Examples:
+        >>> [leaf.shape[0] for leaf in leaves((torch.zeros(2), {"x": torch.zeros(3)}))]
+        [2, 3]
+    """
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, Mapping | tuple | list):
+        for part in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from leaves(part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +62,17 @@ class Batch:
 
     Args:
         blocks: (B1,), the probed blocks.
-        inputs: samples along the first dimension. As drawn these are positions in a data set,
-            which its ``collate`` replaces by the samples themselves.
+        inputs: samples along the first dimension, a tensor, or several in a tuple or a dict. As
+            drawn these are positions in a data set, which its ``collate`` replaces by the samples
+            themselves.
     """
 
     blocks: Tensor
-    inputs: Tensor
+    inputs: Any
+
+    def __len__(self) -> int:
+        """The number of blocks: ``filter(len, loader)`` leaves out batches without any."""
+        return len(self.blocks)
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on ``device``."""
@@ -43,13 +87,9 @@ class Batch:
         """The same batch in pinned memory; a ``DataLoader`` asks for it."""
         return self._each(lambda tensor: tensor.pin_memory())
 
-    def _each(self, change: Any) -> Self:
-        tensors = {
-            field.name: change(value)
-            for field in fields(self)
-            if isinstance(value := getattr(self, field.name), Tensor)
-        }
-        return replace(self, **tensors)
+    def _each(self, change: Callable[[Any], Any]) -> Self:
+        parts = {field.name: each(getattr(self, field.name), change) for field in fields(self)}
+        return replace(self, **parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +214,51 @@ class ViewBatch(Batch):
         weights: (B1, k).
     """
 
-    second: Tensor
+    second: Any
     anchors: Tensor
     backward: Tensor
     partners: Tensor
     weights: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class PairBatch(Batch):
+    """All anchors and partners of a data set, for ``Objective.inner_of_all``: pairs are not listed.
+
+    Args:
+        inputs: the outputs of the model for all N samples.
+        anchors: (m,), positions in ``inputs``.
+        partners: (n,), positions in ``inputs``.
+        own: (m,), how often an anchor's pair with itself counts beyond the ``partners``: 1, 0, or
+            -1 for an anchor among the partners whose pair is left out.
+        labels: (N, tasks) booleans, whether a partner is ``related`` to the anchors of a task.
+        columns: (m,), as for ``AnchorBatch``.
+        classes: (N,): partners of its own class are ``related`` to an anchor.
+    """
+
+    anchors: Tensor
+    partners: Tensor
+    own: Tensor
+    labels: Tensor | None = None
+    columns: Tensor | None = None
+    classes: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RiskBatch(Batch):
+    """Anchors and their risk sets, which are nested, for ``Objective.inner_of_all``.
+
+    Args:
+        inputs: the outputs of the model for all N samples.
+        anchors: (m,), positions in ``inputs``.
+        order: (n,), positions of the partners, the latest time first.
+        ends: (m,): the partners of anchor i are ``order[:ends[i]]``.
+        tied: (m,), equal numbers for anchors that share a time.
+        shares: (m,), the part of the tied anchors that Efron's correction takes away.
+    """
+
+    anchors: Tensor
+    order: Tensor
+    ends: Tensor
+    tied: Tensor
+    shares: Tensor
