@@ -10,7 +10,6 @@ from fcco.data import TaskData, exact_pass, exact_value, load_digits
 from fcco.losses import AUCLoss
 from fcco.metrics import macro_auroc, macro_average_precision
 from fcco.objectives import ExponentialAUC, MultiTaskAUC, one_vs_rest
-from fcco_lab.training import Config, Training
 
 
 @pytest.fixture
@@ -161,20 +160,3 @@ def test_log_odds_of_huge_logits_are_exact_and_have_gradients():
     torch.testing.assert_close(odds, logits - torch.stack(rest, 1))
     odds.sum().backward()
     assert logits.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("method", ["sox", "msvrm-v3", "cross-entropy"])
-def test_a_run_of_the_exponential_form(method):
-    """Objective and test scores are those of log-odds, also of a run by cross-entropy."""
-    config = Config(
-        objective="auc-exp", network="linear", method=method, steps=60, evaluations=1,
-        diagnostics=True,
-    )  # fmt: skip
-    training = Training(config)
-    record = training.run()
-    with torch.no_grad():
-        h = one_vs_rest(training.model(training.problem.train.inputs))
-    expected = exact_value(lambda h: h, TaskData(h, training.problem.train.labels),
-                           training.problem.objective)  # fmt: skip
-    assert record["objective"] == pytest.approx(expected, rel=1e-4)
-    assert record["auc"] > 0.95

@@ -301,6 +301,7 @@ class AnchorData(BlockData[AnchorBatch]):
             samples=len(partners),
             related=None if self.related is None else self.related(*asked),
             columns=columns,
+            sure=int(self.own == "sure"),
         )
 
 

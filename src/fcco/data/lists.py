@@ -127,4 +127,5 @@ class ListData(BlockData[AnchorBatch]):
             partners=torch.cat([places, own[:, None]], dim=1),
             weights=torch.cat([weights, sure], dim=1),
             samples=samples,
+            sure=1,
         )

@@ -58,6 +58,8 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
     """
 
     network_: nn.Sequential
+    history_: list[Record]
+    _training: Fit | None
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         if fresh:
             self.history_ = []
         inputs = self._scaled(X, target) if fresh else self.scaler_.transform(X)
-        training: Fit | None = None if fresh else self._training
+        training = None if fresh else self._training
         if training is None:
             network, seed = self._begin(target, check_random_state(self.random_state))
             if not fresh:

@@ -50,7 +50,7 @@ class Fit:
         step: the number of steps that the network has taken.
     """
 
-    def __init__(self, network: nn.Module, plan: Plan, *, seed: int, step: int = 0) -> None:
+    def __init__(self, network: nn.Sequential, plan: Plan, *, seed: int, step: int = 0) -> None:
         self.network = network
         self.plan = plan
         self.step = step

@@ -129,7 +129,18 @@ class Checks:
 
     def settle(self, number: Tensor | int = 0) -> int:
         """Read everything, and ``number`` with it, in one transfer; raise the first error."""
+        return self.read(number)[0]
+
+    def read(self, number: Tensor | int, sums: Tensor | None = None) -> tuple[int, list[float]]:
+        """``settle``, with the ``sums`` of a step in the same transfer."""
         flags, total = self._gathered()
+        if sums is not None:
+            words = [flags.sum(), total - total != 0, torch.as_tensor(number, device=self.device)]
+            every = torch.cat([torch.stack([word.double() for word in words]), sums])
+            flagged, odd, number, *seen = every.tolist()
+            if flagged or odd:
+                self._raise()
+            return int(number), seen
         if isinstance(number, Tensor):  # all as integers, which keeps the number exact
             read = torch.stack([flags.sum(), total - total != 0, number])
             flagged, odd, number = read.tolist()
@@ -137,10 +148,14 @@ class Checks:
             flagged, summed = torch.stack([flags.sum(), total]).tolist()
             odd = not math.isfinite(summed)
         if flagged or odd:
-            for find in self._errors:
-                if (error := find()) is not None:
-                    raise error
-        return int(number)
+            self._raise()
+        return int(number), []
+
+    def _raise(self) -> None:
+        """The first error, if there is one."""
+        for find in self._errors:
+            if (error := find()) is not None:
+                raise error
 
     def _gathered(self) -> tuple[Tensor, Tensor]:
         """All flags, and the sum of all that must be finite, which it then is unless it overflows.
@@ -162,6 +177,8 @@ class Checks:
         self._shape("values", probe.values, (count, p))
         if probe.pair is not None:
             self._shape("pair", probe.pair, (count, p))
+        if probe.noise is not None:
+            self._shape("noise", probe.noise, (count, p))
         if probe.loss is not None:
             self._shape("loss", probe.loss, ())
         if probe.log_scale is not None:

@@ -13,7 +13,7 @@ this step: committing it is the caller's (``fcco.optim``, ``fcco_lab.rates``).
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -33,7 +33,7 @@ from fcco.methods import (
 )
 from fcco.problem import Probe
 
-__all__ = ["Part", "Step", "estimate", "look", "take", "track"]
+__all__ = ["Part", "Step", "estimate", "look", "surprises", "take", "track"]
 
 _FIRST = {False: Weights(current=1.0), True: Weights(anchor=1.0)}
 """The row of z at the first step, z_1 = G(w_1) or, anchored, z_1 = H: only what is known counts."""
@@ -48,6 +48,7 @@ class Part:
     values: dict[Point, Tensor] = field(default_factory=dict)
     old: Tensor = field(init=False)  # u_{t-1}; the fresh value where there is none
     derivative: Tensor | None = None  # of g(w_t; xi) along w_t - w_{t-1} (single point)
+    noise: Tensor | None = None  # the standard error of g(w_t; xi)
     new: Tensor | None = None  # u_t, once it is known
 
 
@@ -154,6 +155,8 @@ def look(
         # A row first visited now has its fresh value, in every generation.
         fresh = s.rows.project(values, ids)
         part.old = torch.where(part.before.unvisited, fresh, part.before.old)
+    if point is Point.CURRENT and probe.noise is not None:
+        part.noise = probe.noise.detach().to(s.dtype)
     part.values[point] = values
     if derivative is not None:
         part.derivative = derivative.to(s.dtype)
@@ -189,12 +192,15 @@ def _nothing(values: Tensor) -> Remembered:
     return Remembered(values, torch.ones_like(values[:, :1], dtype=torch.bool), None, None)
 
 
-def track(s: Step, part: Part, point: Point = Point.CURRENT) -> Tensor:
+def track(
+    s: Step, part: Part, point: Point = Point.CURRENT, c: Coefficients | None = None
+) -> Tensor:
     """u as this step's sample updates it at ``point``: u_t at w_t.
 
     At w_{t-1}, for updated slopes, no correction is left: (1 - beta) u_{t-1} + beta g(w_{t-1}; xi).
+    ``c`` stands for other coefficients than those of the step.
     """
-    inner, c, seen = s.method.inner, s.coefficients, part.values
+    inner, c, seen = s.method.inner, c or s.coefficients, part.values
     if inner is None:
         return part.old
     further = {p: seen[p] for p in inner.points if p in seen and point is Point.CURRENT}
@@ -203,10 +209,34 @@ def track(s: Step, part: Part, point: Point = Point.CURRENT) -> Tensor:
     if Point.PREVIOUS in further or part.derivative is not None:
         last = part.before.last_visit
         gamma = c.gamma_of(None if last is None else s.number - last, s.num_blocks, count, s.dtype)
-    a = inner.weights(c.beta, gamma, s.num_blocks / count)
+    beta: float | Tensor = c.beta
+    if c.rule is not None:
+        beta = c.gain(s.rows.logs(part.old), s.rows.logs(seen[point]))
+    a = inner.weights(beta, gamma, s.num_blocks / count)
     anchor = part.before.anchor
-    u = s.rows.advance(part.old, 1 - c.beta, a, seen[point], further, part.derivative, anchor)
+    u = s.rows.advance(part.old, 1 - beta, a, seen[point], further, part.derivative, anchor)
     return s.rows.project(torch.where(part.before.unvisited, part.old, u), part.ids)
+
+
+def surprises(s: Step) -> Tensor:
+    """What the gain learns from a step, (3,): see ``fcco.methods.next_gain``.
+
+    A fresh value is compared with the row as it would be without it, at beta = 0: drift that the
+    correction removes is none. Rows visited for the first time, or whose noise is not known, do
+    not count.
+    """
+    total = torch.zeros(3, dtype=torch.float64, device=s.checks.device)
+    for part in s.parts:
+        if part.noise is None:
+            continue
+        ahead, fresh = part.old, part.values[Point.CURRENT]
+        if s.method.corrected:
+            ahead = track(s, part, c=replace(s.coefficients, beta=0.0))
+        both = torch.stack(s.rows.surprise(ahead, fresh, part.noise, part.ids)).double()
+        known = both.isfinite().all(2).all(0) & ~part.before.unvisited.squeeze(1)
+        squares = both.square().sum(2).where(known, 0).sum(1)
+        total += torch.cat([known.sum().view(1), squares])
+    return total
 
 
 def estimate(

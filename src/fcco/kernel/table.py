@@ -11,6 +11,7 @@ from fcco.distributed import Share
 from fcco.kernel.rows.scaled import unscaled
 from fcco.kernel.storage import Zeros, zeros_in_memory
 from fcco.kernel.writes import Writes, commit
+from fcco.methods.gain import new_gain
 from fcco.methods.point import Point
 
 __all__ = ["REPLICATED", "RESIZED", "BlockTable", "Remembered"]
@@ -25,7 +26,7 @@ and batch, so that ``torch.distributed.checkpoint`` can load into a new optimize
 
 RESIZED = ("overlay_blocks", "overlay_rows")
 """Buffers whose length follows from the batch, not from m."""
-REPLICATED = ("clock",)
+REPLICATED = ("clock", "gain")
 """Buffers that are the same on every rank."""
 
 _NONE = torch.iinfo(torch.int64).max
@@ -87,6 +88,7 @@ class BlockTable:
         anchor: bool = False,
         snapshot: bool = False,
         shrinks: bool = False,
+        gain: bool = False,
     ) -> "BlockTable":
         """An empty table.
 
@@ -101,6 +103,7 @@ class BlockTable:
             anchor: keep the exact values of the last snapshot.
             snapshot: keep the rows as they were when the snapshot was taken.
             shrinks: rows shrink by 1 - beta in each step, which is applied when they are read.
+            gain: keep what chooses the gain (beta = "auto").
         """
         m, shape = share.count, (share.count, width)
         buffers = {"rows": zeros(shape, dtype), "visited": zeros((m,), torch.bool)}
@@ -120,6 +123,8 @@ class BlockTable:
             # remembers the reading at which it was written.
             buffers["clock"] = torch.zeros(2, dtype=torch.float64)
             buffers["written"] = zeros((m,), torch.float64)
+        if gain:
+            buffers["gain"] = new_gain()
         return cls(buffers, share, scaled=scaled)
 
     @property
@@ -286,7 +291,7 @@ class BlockTable:
         if self.buffers["rows"].device == device:
             return
         for name, tensor in self.buffers.items():
-            if name not in REPLICATED:  # the clock is read by the host, and stays there
+            if name not in REPLICATED:  # what the host reads stays there
                 self.buffers[name] = tensor.to(device)
 
     def _places(self, blocks: Tensor) -> Tensor:

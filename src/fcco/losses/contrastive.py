@@ -12,6 +12,7 @@ from fcco.losses.embeddings import read_embeddings, weights_of_others
 from fcco.losses.exchange import exchange
 from fcco.losses.row_loss import RowLoss
 from fcco.losses.table_loss import merged
+from fcco.methods import Beta
 from fcco.objectives.contrastive import GlobalContrastive
 
 __all__ = ["ContrastiveLoss"]
@@ -40,7 +41,7 @@ class ContrastiveLoss(RowLoss):
         radius: the larger, the lower a learned temperature.
         eps: added to u. With eps = 1 / (B - 1), beta = 1 and ``two_way=False``, the value is
             T (NT-Xent - log(B - 1)) of the batch.
-        beta: weight of the new in u.
+        beta: weight of the new in u, or "auto", see ``RowLoss``.
 
     Examples:
         >>> criterion = ContrastiveLoss(100, temperature=0.1)
@@ -59,7 +60,7 @@ class ContrastiveLoss(RowLoss):
         learned: Literal["common", "individual"] | None = None,
         radius: float = 0.5,
         eps: float = 1e-14,
-        beta: float = 0.5,
+        beta: Beta = 0.5,
     ) -> None:
         if learned not in (None, "common", "individual"):
             raise ValueError(f'learned must be None, "common" or "individual", got {learned!r}')

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fcco.losses.batch import named, read_index
 from fcco.losses.exchange import exchange
 from fcco.losses.row_loss import RowLoss
+from fcco.methods import Beta
 from fcco.objectives.group_dro import GroupCVaR, GroupDRO
 from fcco.problem.batches import GroupBatch
 
@@ -44,7 +45,7 @@ class GroupDROLoss(_GroupLoss):
     Args:
         num_groups: m.
         temperature: T.
-        beta: weight of the new in u.
+        beta: weight of the new in u, or "auto", see ``RowLoss``.
 
     Examples:
         >>> criterion = GroupDROLoss(4, temperature=1.0)
@@ -52,7 +53,7 @@ class GroupDROLoss(_GroupLoss):
         tensor(0.8591)
     """
 
-    def __init__(self, num_groups: int, *, temperature: float, beta: float = 0.5) -> None:
+    def __init__(self, num_groups: int, *, temperature: float, beta: Beta = 0.5) -> None:
         super().__init__(GroupDRO(num_groups, temperature, _given), beta=beta)
 
 
@@ -69,7 +70,7 @@ class GroupCVaRLoss(_GroupLoss):
         num_groups: m.
         fraction: of the groups that counts, in (0, 1].
         temperature: the width of the smoothing.
-        beta: weight of the new in u.
+        beta: weight of the new in u, or "auto", see ``RowLoss``.
 
     Examples:
         >>> criterion = GroupCVaRLoss(4, fraction=0.5)
@@ -78,7 +79,7 @@ class GroupCVaRLoss(_GroupLoss):
     """
 
     def __init__(
-        self, num_groups: int, *, fraction: float, temperature: float = 0.1, beta: float = 0.5
+        self, num_groups: int, *, fraction: float, temperature: float = 0.1, beta: Beta = 0.5
     ) -> None:
         super().__init__(GroupCVaR(num_groups, fraction, temperature, _given), beta=beta)
 

@@ -11,6 +11,7 @@ from fcco.losses.embeddings import read_embeddings, weights_of_others
 from fcco.losses.exchange import exchange
 from fcco.losses.row_loss import RowLoss
 from fcco.losses.table_loss import merged
+from fcco.methods import Beta
 from fcco.objectives.neighbours import NCA
 from fcco.problem.batches import AnchorBatch
 
@@ -35,7 +36,7 @@ class NCALoss(RowLoss):
         temperature: the scale of squared distances.
         logarithm: use -log(u_1 / u_2 + eps), pytorch-metric-learning's form.
         eps: added to the probability before the logarithm.
-        beta: weight of the new in u.
+        beta: weight of the new in u, or "auto", see ``RowLoss``.
 
     Examples:
         >>> criterion = NCALoss(torch.tensor([0, 0, 1]))
@@ -54,7 +55,7 @@ class NCALoss(RowLoss):
         temperature: float = 1.0,
         logarithm: bool = False,
         eps: float = 1e-6,
-        beta: float = 0.5,
+        beta: Beta = 0.5,
     ) -> None:
         classes = torch.as_tensor(classes)
         if classes.ndim != 1 or classes.is_floating_point() or classes.is_complex():

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -11,11 +12,12 @@ from torch import Tensor
 from fcco.distributed import Share
 from fcco.kernel.checks import Checks
 from fcco.kernel.rows import rows_of
-from fcco.kernel.step import Step, look, track
+from fcco.kernel.step import Step, look, surprises, track
 from fcco.kernel.table import BlockTable
 from fcco.kernel.writes import commit
 from fcco.losses.criterion import Criterion
-from fcco.methods import SOX, Coefficients, Point
+from fcco.methods import SOX, Beta, Coefficients, Point, next_gain
+from fcco.methods.gain import new_gain
 from fcco.optim.arguments import check_problem
 from fcco.problem import Objective, Probe
 
@@ -56,7 +58,8 @@ class RowLoss(Criterion):
 
     Args:
         objective: the f_i, and how large the table is.
-        beta: weight of the new in u, in (0, 1]; the attribute may be changed during training.
+        beta: weight of the new in u, in (0, 1], "auto" or a rule, as for
+            ``fcco.optim.CompositionalOptimizer``; the attribute may be changed during training.
     """
 
     _table = "rows"
@@ -65,11 +68,14 @@ class RowLoss(Criterion):
     """(m, p), or (m, p + 1) with a log-scale: u of every block; 0 where it was never met."""
     visited: Tensor
     """(m,), which blocks were met."""
+    gain: Tensor | None
+    """What chooses beta, if it is "auto", see ``fcco.methods.next_gain``."""
 
-    def __init__(self, objective: Objective, *, beta: float = 0.5) -> None:
+    def __init__(self, objective: Objective, *, beta: Beta = 0.5) -> None:
         super().__init__()
         check_problem(objective, _METHOD, None)
         self.objective, self.beta = objective, beta
+        self.register_buffer("gain", new_gain() if beta == "auto" else None)
         self._coefficients()
         shape = objective.num_blocks, rows_of(objective).width
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
@@ -80,7 +86,10 @@ class RowLoss(Criterion):
     def _coefficients(self) -> Coefficients:
         """The gain of the next step: the one place where beta is chosen."""
         fixed = {"lr": 0.0, "weight_decay": 0.0, "alpha": 1.0, "gamma": 0.0}
-        return Coefficients.of_groups([{**fixed, "beta": self.beta}])
+        c = Coefficients.of_groups([{**fixed, "beta": self.beta}])
+        if c.auto and self.gain is None:
+            raise ValueError('beta="auto" needs a loss that was built with beta="auto"')
+        return c if self.gain is None else c.chosen(self.gain)
 
     def _take(self, probe: Probe, share: float = 1.0) -> Tensor:
         """One step of the table; ``share`` is the weight of ``Probe.loss`` (on several ranks)."""
@@ -123,12 +132,15 @@ class RowLoss(Criterion):
             checks.distinct(part.ids)
             checks.rows(u, part.ids, "u")
             checks.rows(values, part.ids, "f(u)")
-            checks.settle()
+            _, seen = checks.read(0, surprises(s) if c.auto else None)
             slopes = None if pull is None else pull.values
             taken = _Taken(probe.blocks, probe.values.detach(), values.mean(), slopes)
             if writes:
                 self._alive.add(taken)
-                commit(table.writes(part.ids, part.old, u, step=1, beta=c.beta))
+                changes = table.writes(part.ids, part.old, u, step=1, beta=c.beta)
+                if self.gain is not None and c.auto:
+                    changes.append(partial(self.gain.copy_, next_gain(self.gain, seen)))
+                commit(changes)
         return taken
 
     def _before(self, probe: Probe) -> _Taken | None:
@@ -158,7 +170,7 @@ class RowLoss(Criterion):
 
     def extra_repr(self) -> str:
         """The size of the table, and beta."""
-        return f"num_blocks={len(self.rows)}, beta={self.beta}"
+        return f"num_blocks={len(self.rows)}, beta={self.beta!r}"
 
 
 class _Attach(torch.autograd.Function):

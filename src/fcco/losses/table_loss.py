@@ -43,10 +43,11 @@ class TableLoss(RowLoss):
         ranks = self._together()
         if ranks is None:
             return self._take(probe)
-        blocks, values, samples, *scale = exchange(ranks, lambda: self._columns(probe))
+        blocks, values, samples, noise, *scales = exchange(ranks, lambda: self._columns(probe))
         # Of the ranks' ordinary losses the mean over blocks counts, as that of f does.
         share = ranks.size * len(probe.blocks) / len(blocks)
-        joint = Probe(blocks, values, samples, None, probe.loss, *scale)
+        scale = scales[0] if scales else None
+        joint = Probe(blocks, values, samples, None, probe.loss, scale, noise)
         return self._take(merged(joint, rows_of(self.objective).scaled), share)
 
     def _columns(self, probe: Probe) -> Sequence[Tensor]:
@@ -57,11 +58,15 @@ class TableLoss(RowLoss):
         checks.distinct(checks.probe(Point.CURRENT, 0, probe))
         checks.settle()
         scale = () if probe.log_scale is None else (probe.log_scale,)
-        return probe.blocks, widened(probe.values), probe.samples_per_row(), *scale
+        values = widened(probe.values)
+        noise = torch.full_like(values, torch.nan) if probe.noise is None else probe.noise
+        return probe.blocks, values, probe.samples_per_row(), noise.to(values.dtype), *scale
 
 
 def merged(probe: Probe, scaled: int) -> Probe:
     """A probe in which every block comes once, with the mean of its values over their samples.
+
+    Their noise is taken to be independent.
 
     Args:
         probe: in which blocks may come several times.
@@ -76,7 +81,7 @@ def merged(probe: Probe, scaled: int) -> Probe:
     blocks, place = probe.blocks.unique(return_inverse=True)
     if len(blocks) == len(place):
         return probe
-    values, samples, scale = probe.values, probe.samples_per_row(), None
+    values, samples, noise, scale = probe.values, probe.samples_per_row(), probe.noise, None
     if probe.log_scale is not None:
         # A row of zeros has any scale: it must not raise that of the others.
         empty = (values[:, :scaled] == 0).all(1)
@@ -87,7 +92,12 @@ def merged(probe: Probe, scaled: int) -> Probe:
         scale = scale.where(scale.isfinite(), 0)
         factor = (own - scale[place]).exp().unsqueeze(1)
         values = torch.cat([values[:, :scaled] * factor, values[:, scaled:]], dim=1)
+        if noise is not None:
+            noise = torch.cat([noise[:, :scaled] * factor, noise[:, scaled:]], dim=1)
     total = torch.zeros_like(blocks).index_add(0, place, samples)
     share = (samples.double() / total[place]).to(values.dtype).unsqueeze(1)
     values = torch.zeros_like(values[: len(blocks)]).index_add(0, place, values * share)
-    return Probe(blocks, values, total, None, probe.loss, scale)
+    if noise is not None:
+        squares = (noise * share).square()
+        noise = torch.zeros_like(squares[: len(blocks)]).index_add(0, place, squares).sqrt()
+    return Probe(blocks, values, total, None, probe.loss, scale, noise)

@@ -11,6 +11,7 @@ from fcco.methods.coefficients import (
     gamma_theory,
 )
 from fcco.methods.fresh_pair import FRESH_PAIR_V1, FRESH_PAIR_V2, FRESH_PAIR_V3
+from fcco.methods.gain import RULES, Beta, chosen_gain, cosine_gain, next_gain
 from fcco.methods.mars import MARS, mars
 from fcco.methods.method import Method, SlopeAt
 from fcco.methods.msvrm import MSVRM_V1, MSVRM_V2, MSVRM_V3, SINGLE_POINT_V1, SINGLE_POINT_V2
@@ -30,6 +31,7 @@ __all__ = [
     "MSVRM_V2",
     "MSVRM_V3",
     "REGISTRY",
+    "RULES",
     "SINGLE_POINT_V1",
     "SINGLE_POINT_V2",
     "SOAP",
@@ -37,6 +39,7 @@ __all__ = [
     "VARIANT_V1",
     "VARIANT_V2",
     "VARIANT_V3",
+    "Beta",
     "Coefficients",
     "Entry",
     "Gamma",
@@ -47,10 +50,13 @@ __all__ = [
     "WeightRow",
     "Weights",
     "alexr",
+    "chosen_gain",
+    "cosine_gain",
     "find",
     "gamma_age",
     "gamma_storm",
     "gamma_theory",
     "mars",
+    "next_gain",
     "register",
 ]

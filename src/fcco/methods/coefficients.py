@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fcco.methods.gain import RULES, START, Beta, chosen_gain
 from fcco.methods.weights import Scalar
 
 __all__ = ["Coefficients", "Gamma", "gamma_age", "gamma_storm", "gamma_theory"]
@@ -25,6 +26,9 @@ _LARGEST = torch.finfo(torch.float32).max
 class Coefficients:
     """The coefficients of one step: lr (eta), alpha, beta and gamma.
 
+    With a ``rule``, every row has a gain of its own, and ``beta`` is the number of the rule; with
+    ``auto``, ``beta`` is the gain that the memory of the table chose.
+
     Examples:
         >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").alpha
         0.5
@@ -34,15 +38,18 @@ class Coefficients:
     alpha: float
     beta: float
     gamma: Gamma = 0.0
+    rule: str | None = None
+    auto: bool = False
 
     @classmethod
     def of_groups(cls, groups: Sequence[Mapping[str, Any]]) -> "Coefficients":
         """Those of the next step; only lr and weight_decay may differ between parameter groups."""
         first = groups[0]
-        alpha, beta, gamma = first["alpha"], first["beta"], first["gamma"]
-        for name, value in (("alpha", alpha), ("beta", beta)):
-            if not isinstance(value, float | int) or not 0 < value <= 1:
-                raise ValueError(f"{name} must be a number in (0, 1], got {value!r}")
+        alpha, beta, gamma, rule = first["alpha"], first["beta"], first["gamma"], None
+        if not isinstance(alpha, float | int) or not 0 < alpha <= 1:
+            raise ValueError(f"alpha must be a number in (0, 1], got {alpha!r}")
+        if not isinstance(beta, float | int) or not 0 < beta <= 1:
+            beta, rule = _read(beta)
         if isinstance(gamma, str):
             if gamma not in ("theory", "storm", "age"):
                 raise ValueError(
@@ -63,7 +70,16 @@ class Coefficients:
                         f"param group {number} has {name}={group[name]!r}, group 0 has "
                         f"{first[name]!r}: alpha, beta and gamma are common to all groups"
                     )
-        return cls(lr=first["lr"], alpha=alpha, beta=beta, gamma=gamma)
+        auto = first["beta"] == "auto"
+        return cls(lr=first["lr"], alpha=alpha, beta=beta, gamma=gamma, rule=rule, auto=auto)
+
+    def chosen(self, memory: Tensor) -> "Coefficients":
+        """The same with the gain that a memory has chosen, if it is to choose."""
+        return replace(self, beta=chosen_gain(memory)) if self.auto else self
+
+    def gain(self, old: Tensor, fresh: Tensor) -> Scalar:
+        """beta, or that of each row by the rule, from the logarithms of its old and new value."""
+        return self.beta if self.rule is None else RULES[self.rule](self.beta, old, fresh)
 
     @property
     def corrects(self) -> bool:
@@ -98,6 +114,20 @@ class Coefficients:
         if self.gamma == "theory":
             return gamma_theory(self.beta, num_blocks, blocks_per_step)
         return gamma_storm(self.beta) if isinstance(self.gamma, str) else self.gamma
+
+
+def _read(beta: Beta) -> tuple[float, str | None]:
+    """The number of a gain that is not one, and the rule it belongs to."""
+    if isinstance(beta, float | int):
+        raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
+    if beta == "auto":
+        return START, None
+    if isinstance(beta, tuple | list) and len(beta) == 2 and beta[0] in RULES:
+        rule, number = beta
+        if isinstance(number, float | int) and (rule == "scent" or 0 < number <= 1):
+            return number, rule
+    rules = ", ".join(f'("{name}", number)' for name in RULES)
+    raise ValueError(f'beta must be a number in (0, 1], "auto" or one of {rules}, got {beta!r}')
 
 
 def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:

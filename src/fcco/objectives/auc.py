@@ -52,7 +52,8 @@ class MultiTaskAUC(Objective):
         In a ``LabelBatch``, which all tasks share, tasks without a positive or without a negative
         in the batch are left out.
         """
-        return Probe(*_moments(self.num_blocks, model, batch))
+        blocks, moments, samples, noise = _moments(self.num_blocks, model, batch)
+        return Probe(blocks, moments, samples, noise=noise)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Both variances and the squared hinge on the gap of the means."""
@@ -106,8 +107,9 @@ class MultiTaskGap(Objective):
     def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
         """The gap, over each task's own samples or over samples that all tasks share."""
         if not self.paired or isinstance(batch, LabelBatch):
-            blocks, moments, samples = _moments(self.num_blocks, model, batch)
-            return Probe(blocks, moments[:, 1:2] - moments[:, :1], samples)
+            blocks, moments, samples, noise = _moments(self.num_blocks, model, batch)
+            gap = moments[:, 1:2] - moments[:, :1]
+            return Probe(blocks, gap, samples, noise=noise[:, :2].norm(dim=1, keepdim=True))
         h = own_logits(self.num_blocks, model, batch).sigmoid()
         if batch.positives < 2 or h.shape[1] - batch.positives < 2:
             raise ValueError("paired=True needs two positives and two negatives of every task")
@@ -129,16 +131,19 @@ class MultiTaskGap(Objective):
 
 def _moments(
     num_tasks: int, model: Any, batch: TaskBatch | LabelBatch
-) -> tuple[Tensor, Tensor, int]:
-    """Blocks, (E+ h, E- h, E+ h^2, E- h^2) of each, and the number of samples per value."""
+) -> tuple[Tensor, Tensor, int, Tensor]:
+    """Blocks, (E+ h, E- h, E+ h^2, E- h^2) of each, samples per value, and standard errors."""
     if isinstance(batch, TaskBatch):
         h = own_logits(num_tasks, model, batch).sigmoid()
         positive, negative = h[:, : batch.positives], h[:, batch.positives :]
         first = [part.mean(1) for part in (positive, negative)]
         second = [part.square().mean(1) for part in (positive, negative)]
-        return batch.blocks, torch.stack([*first, *second], dim=1), h.shape[1]
+        moments = torch.stack([*first, *second], dim=1)
+        sizes = moments.new_tensor([batch.positives, h.shape[1] - batch.positives])
+        return batch.blocks, moments, h.shape[1], _noise(moments.detach(), sizes)
     blocks, logits, positive, negative, scale = shared_logits(num_tasks, model, batch)
-    return blocks, class_moments(logits, positive, negative, scale), len(logits)
+    moments = class_moments(logits, positive, negative, scale)
+    return blocks, moments, len(logits), _noise(moments.detach(), 1 / scale.T)
 
 
 def own_logits(num_tasks: int, model: Any, batch: TaskBatch) -> Tensor:
@@ -180,6 +185,17 @@ def shared_logits(
             positive, negative = positive[:, present], negative[:, present]
         scale = 1 / counts
     return blocks, logits, positive, negative, scale.to(logits.dtype)
+
+
+def _noise(moments: Tensor, sizes: Tensor) -> Tensor:
+    """Standard errors of moments over ``sizes`` samples of each class; NaN for one sample.
+
+    Those of E h^2 are by the delta method, 2 h times those of E h: f is linear there, and they do
+    not matter for its slopes.
+    """
+    means, squares = moments[:, :2], moments[:, 2:]
+    noise = ((squares - means.square()).clamp(min=0) / (sizes - 1)).sqrt()
+    return torch.cat([noise, 2 * means * noise], dim=1)
 
 
 def _logits(num_tasks: int, model: Any, batch: TaskBatch | LabelBatch) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import Column, check_positive, project_ratio
-from fcco.objectives.scores import differences, weighed
+from fcco.objectives.scores import differences, summed, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.objectives.whole import pair_means
 from fcco.problem.batches import AnchorBatch, PairBatch
@@ -62,8 +62,8 @@ class AveragePrecision(Objective):
                 "AveragePrecision needs AnchorBatch.related, which marks the positives"
             )
         costs = weighed(self.surrogate(differences(model, batch)), batch)
-        values = torch.stack([(costs * batch.related).sum(1), costs.sum(1)], dim=1)
-        return Probe(batch.blocks, values, samples=batch.samples)
+        values, noise = summed(torch.stack([costs * batch.related, costs], dim=2), batch)
+        return Probe(batch.blocks, values, batch.samples, noise=noise)
 
     def inner_of_all(self, batch: Any) -> Probe | None:
         """Both means over all samples, without all pairs if the surrogate allows that."""

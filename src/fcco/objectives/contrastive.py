@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import mean_of_exponentials, widened
+from fcco.objectives.scores import exponentials, standard_error, widened
 from fcco.problem.batches import ViewBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
@@ -109,9 +109,13 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         """
         heat = self._heat(blocks)
         exponents = (cosines - own.unsqueeze(1)) / heat
-        values, scale = mean_of_exponentials(exponents, weights)
-        columns = [values] if isinstance(heat, float) else [values, heat.squeeze(1)]
-        return Probe(blocks, torch.stack(columns, dim=1), samples, log_scale=scale)
+        terms, scale = exponentials(exponents, weights)
+        columns, noise = [terms.sum(1)], [standard_error(terms.detach(), samples)]
+        if not isinstance(heat, float):
+            columns.append(heat.squeeze(1))
+            noise.append(torch.zeros_like(noise[0]))
+        values = torch.stack(columns, dim=1)
+        return Probe(blocks, values, samples, log_scale=scale, noise=torch.stack(noise, dim=1))
 
     def on(self, data: Any) -> Self:
         """With the pairs of ``data``; temperatures of single anchors belong to their own data."""
@@ -141,7 +145,7 @@ class GlobalContrastive(nn.Module, ScaledObjective):
             u[:, 1].clamp_(min=self.temperature / 10)
         return u
 
-    def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
+    def supported(self, u: Tensor, fresh: Tensor, fraction: float | Tensor) -> Tensor:
         """A bound only on the mean: the temperature is not a sum of positive terms."""
         return torch.cat([torch.maximum(u[:, :1], fraction * fresh[:, :1]), u[:, 1:]], dim=1)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import differences, mean_of_exponentials, scores_of
+from fcco.objectives.scores import differences, exponentials, scores_of, summed
 from fcco.problem.batches import AnchorBatch, RiskBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
@@ -45,8 +45,9 @@ class Cox(ScaledObjective):
 
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over the sampled subjects at risk."""
-        values, scale = mean_of_exponentials(differences(model, batch), batch.weights)
-        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+        terms, scale = exponentials(differences(model, batch), batch.weights)
+        values, noise = summed(terms, batch)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
 
     def inner_of_all(self, batch: Any) -> Probe | None:
         """The sums over all risk sets, in the order of the times."""

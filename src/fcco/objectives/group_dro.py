@@ -61,7 +61,8 @@ class GroupDRO(Objective):
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """The mean loss of each group's samples."""
-        return Probe(batch.blocks, _mean_loss(self.loss, model, batch)[:, None], batch.counts)
+        losses, noise = _mean_loss(self.loss, model, batch)
+        return Probe(batch.blocks, losses[:, None], batch.counts, noise=noise[:, None])
 
     def on(self, data: Any) -> Self:
         """With the groups of ``data``."""
@@ -127,9 +128,10 @@ class GroupCVaR(nn.Module, Objective):
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """The mean loss of each group's samples, and the threshold."""
-        losses = _mean_loss(self.loss, model, batch)
+        losses, noise = _mean_loss(self.loss, model, batch)
         values = torch.stack([losses, self.threshold.to(losses.dtype).expand_as(losses)], dim=1)
-        return Probe(batch.blocks, values, batch.counts)
+        noise = torch.stack([noise, torch.zeros_like(noise)], dim=1)
+        return Probe(batch.blocks, values, batch.counts, noise=noise)
 
     def on(self, data: Any) -> Self:
         """With the groups of ``data``."""
@@ -141,7 +143,8 @@ class GroupCVaR(nn.Module, Objective):
         return u[:, 1] + heat * softplus((u[:, 0] - u[:, 1]) / heat) / self.fraction
 
 
-def _mean_loss(loss: SampleLoss, model: Any, batch: GroupBatch) -> Tensor:
+def _mean_loss(loss: SampleLoss, model: Any, batch: GroupBatch) -> tuple[Tensor, Tensor]:
+    """The mean loss of each block, and its standard error."""
     if batch.targets is None:
         raise ValueError("a loss needs GroupBatch.targets")
     losses = loss(model(batch.inputs), batch.targets)
@@ -150,4 +153,5 @@ def _mean_loss(loss: SampleLoss, model: Any, batch: GroupBatch) -> Tensor:
             f"loss must give one number per sample, shape {tuple(batch.owner.shape)}, got "
             f"{tuple(losses.shape)}: reduction='none'?"
         )
-    return batch.mean(losses)
+    means = batch.mean(losses)
+    return means, batch.noise(losses, means)

@@ -46,7 +46,9 @@ class SoftmaxPooling(ScaledObjective):
         """The mean over each bag's sampled instances."""
         exponents = scores_of(model, batch.inputs) / self.temperature
         terms, scale = grouped_exponentials(exponents, batch)
-        return Probe(batch.blocks, batch.mean(terms)[:, None], batch.counts, log_scale=scale)
+        values = batch.mean(terms[:, None])
+        noise = batch.noise(terms[:, None], values)
+        return Probe(batch.blocks, values, batch.counts, log_scale=scale, noise=noise)
 
     def on(self, data: Any) -> Self:
         """With the bags of ``data``, if its targets are the labels of the bags."""
@@ -98,8 +100,10 @@ class AttentionPooling(ScaledObjective):
                 f"{tuple(outputs.shape)}"
             )
         terms, scale = grouped_exponentials(outputs[:, 1], batch)
-        values = batch.mean(torch.stack([terms * outputs[:, 0], terms], dim=1))
-        return Probe(batch.blocks, values, batch.counts, log_scale=scale)
+        terms = torch.stack([terms * outputs[:, 0], terms], dim=1)
+        values = batch.mean(terms)
+        noise = batch.noise(terms, values)
+        return Probe(batch.blocks, values, batch.counts, log_scale=scale, noise=noise)
 
     def on(self, data: Any) -> Self:
         """With the bags of ``data``, if its targets are the labels of the bags."""
@@ -113,7 +117,7 @@ class AttentionPooling(ScaledObjective):
         """The attention is positive; the bound 1e-30 keeps the quotient finite."""
         return torch.stack([u[:, 0], u[:, 1].clamp(min=1e-30)], dim=1)
 
-    def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
+    def supported(self, u: Tensor, fresh: Tensor, fraction: float | Tensor) -> Tensor:
         """The attention is positive; the weighted score may have any sign."""
         return torch.cat([u[:, :1], torch.maximum(u[:, 1:], fraction * fresh[:, 1:])], dim=1)
 

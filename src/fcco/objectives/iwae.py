@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import mean_of_exponentials, widened
+from fcco.objectives.scores import exponentials, standard_error, widened
 from fcco.problem.batches import PointBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
@@ -52,8 +52,9 @@ class IWAE(ScaledObjective):
                 f"{batch.samples}), got {tuple(weights.shape)}"
             )
         uniform = weights.new_full((batch.samples,), 1 / batch.samples)
-        values, scale = mean_of_exponentials(weights, uniform)
-        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+        terms, scale = exponentials(weights, uniform)
+        values, noise = terms.sum(1, keepdim=True), standard_error(terms.detach(), batch.samples)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise.unsqueeze(1))
 
     def on(self, data: Any) -> Self:
         """With the points of ``data``."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import Column, check_positive
-from fcco.objectives.scores import differences, mean_of_exponentials, weighed
+from fcco.objectives.scores import differences, exponentials, summed, weighed
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.problem.batches import AnchorBatch
 from fcco.problem.objective import Objective
@@ -54,8 +54,9 @@ class ListNet(ScaledObjective):
 
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over sampled items of the same list."""
-        values, scale = mean_of_exponentials(differences(model, batch), batch.weights)
-        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+        terms, scale = exponentials(differences(model, batch), batch.weights)
+        values, noise = summed(terms, batch)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
 
     def on(self, data: Any) -> Self:
         """With the lists of ``data``."""
@@ -131,7 +132,8 @@ class NDCG(Objective):
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over sampled items of the same list."""
         costs = weighed(self.surrogate(differences(model, batch)), batch)
-        return Probe(batch.blocks, costs.sum(1, keepdim=True), samples=batch.samples)
+        values, noise = summed(costs, batch)
+        return Probe(batch.blocks, values, batch.samples, noise=noise)
 
     def on(self, data: Any) -> Self:
         """With the lists of ``data``."""

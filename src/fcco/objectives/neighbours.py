@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive, project_ratio
-from fcco.objectives.scores import mean_of_exponentials, widened
+from fcco.objectives.scores import exponentials, summed, widened
 from fcco.objectives.sums import CACHED
 from fcco.problem.batches import AnchorBatch, PairBatch
 from fcco.problem.probe import Probe
@@ -62,10 +62,9 @@ class NCA(ScaledObjective):
         # Differences, not |a|^2 + |b|^2 - 2ab, which loses the small distances that matter.
         exponents = -(anchors.unsqueeze(1) - partners).square().sum(-1) / self.temperature
         weights = batch.weights.to(exponents.dtype).expand_as(exponents)
-        total, scale = mean_of_exponentials(exponents, weights)
-        same = weights * batch.related * (exponents - scale.unsqueeze(1)).clamp(max=0).exp()
-        values = torch.stack([same.sum(1), total], dim=1)
-        return Probe(batch.blocks, values, batch.samples, log_scale=scale)
+        terms, scale = exponentials(exponents, weights)
+        values, noise = summed(torch.stack([terms * batch.related, terms], dim=2), batch)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
 
     def inner_of_all(self, batch: Any) -> Probe | None:
         """Both means over all points, with distances that are not kept as differences."""

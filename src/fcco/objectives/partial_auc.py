@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import differences, mean_of_exponentials
+from fcco.objectives.scores import differences, exponentials, summed
 from fcco.objectives.sums import CACHED
 from fcco.objectives.surrogates import SquaredHinge, Surrogate, exp_then_linear
 from fcco.objectives.whole import crosses
@@ -40,8 +40,9 @@ class _HardNegatives(ScaledObjective):
     def inner(self, model: Any, batch: AnchorBatch) -> Probe:
         """The mean over the sampled negatives."""
         exponents = self.surrogate(differences(model, batch)) / self.temperature
-        values, scale = mean_of_exponentials(exponents, batch.weights)
-        return Probe(batch.blocks, values.unsqueeze(1), batch.samples, log_scale=scale)
+        terms, scale = exponentials(exponents, batch.weights)
+        values, noise = summed(terms, batch)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
 
     def inner_of_all(self, batch: Any) -> Probe | None:
         """The mean over all negatives; those so low that l = 0 are counted, not compared."""

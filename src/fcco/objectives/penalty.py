@@ -57,7 +57,8 @@ class ConstraintPenalty(Objective):
                 f"constraint must give one number per sample, shape {tuple(batch.owner.shape)}, "
                 f"got {tuple(values.shape)}"
             )
-        return Probe(batch.blocks, batch.mean(values)[:, None], batch.counts)
+        means = batch.mean(values[:, None])
+        return Probe(batch.blocks, means, batch.counts, noise=batch.noise(values[:, None], means))
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The penalty of the violation."""

@@ -5,7 +5,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import differences, weighed
+from fcco.objectives.scores import differences, summed, weighed
 from fcco.objectives.surrogates import Logistic, Surrogate
 from fcco.objectives.whole import pair_means
 from fcco.problem.batches import AnchorBatch, PairBatch
@@ -58,7 +58,8 @@ class PNormPush(Objective):
         costs = self.surrogate(-differences(model, batch))  # the anchor is the one to push down
         terms = weighed(costs, batch)
         if not self.paired:
-            return Probe(batch.blocks, terms.sum(1, keepdim=True), samples=batch.samples)
+            values, noise = summed(terms, batch)
+            return Probe(batch.blocks, values, batch.samples, noise=noise)
         half = terms.shape[1] // 2
         if half < 1 or 2 * half != terms.shape[1]:
             raise ValueError("paired=True needs an even number of positives")

@@ -10,11 +10,13 @@ from fcco.problem.batches import AnchorBatch, GroupBatch
 
 __all__ = [
     "differences",
+    "exponentials",
     "grouped_exponentials",
-    "mean_of_exponentials",
     "one_vs_rest",
     "scale_of",
     "scores_of",
+    "standard_error",
+    "summed",
     "weighed",
     "widened",
 ]
@@ -96,19 +98,53 @@ def weighed(costs: Tensor, batch: AnchorBatch) -> Tensor:
     return costs.masked_fill(weights == 0, 0) * weights
 
 
-def mean_of_exponentials(exponents: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """sum_j weights_j exp(exponents_j) of each row, as mantissa and log-scale, both (B1,).
+def summed(terms: Tensor, batch: AnchorBatch) -> tuple[Tensor, Tensor | None]:
+    """The sum of each row's terms, and its standard error: ``Probe.values`` and ``Probe.noise``.
+
+    Args:
+        terms: (B1, k) or (B1, k, p), weighted: their sum is the inner value.
+        batch: says how many of them were sampled.
+
+    Examples:
+        >>> batch = AnchorBatch(torch.tensor([0]), torch.zeros(2), anchors=torch.tensor([0]),
+        ...     partners=torch.tensor([0, 1]), weights=torch.ones(2), samples=2)
+        >>> summed(torch.tensor([[1.0, 3.0]]), batch)
+        (tensor([[4.]]), tensor([[2.]]))
+    """
+    values = terms.sum(1)
+    sampled = terms.detach()[:, : terms.shape[1] - batch.sure]
+    noise = standard_error(sampled, batch.samples)
+    return (values.unsqueeze(1), noise.unsqueeze(1)) if values.ndim == 1 else (values, noise)
+
+
+def standard_error(terms: Tensor, samples: int | Tensor) -> Tensor:
+    """Of sums over dimension 1, from the spread of their terms; NaN for fewer than two samples.
+
+    The variance of a sum of n independent terms is n times theirs.
+
+    Examples:
+        >>> standard_error(torch.tensor([[1.0, 3.0], [2.0, 2.0]]), 2)
+        tensor([2., 0.])
+    """
+    n = torch.as_tensor(samples, device=terms.device, dtype=terms.dtype)
+    n = n.view(-1, *[1] * (terms.ndim - 2))
+    variance = (n * terms.square().sum(1) - terms.sum(1).square()).clamp(min=0) / (n - 1)
+    return variance.sqrt()
+
+
+def exponentials(exponents: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """weights_j exp(exponents_j - log-scale) of each row, and the log-scale: (B1, k) and (B1,).
 
     The scale is the largest exponent with a nonzero weight, rounded up to a whole number.
 
     Examples:
-        >>> mean_of_exponentials(torch.tensor([[1e4, 1e4]]), torch.tensor([0.5, 0.5]))
-        (tensor([1.]), tensor([10000.]))
+        >>> exponentials(torch.tensor([[1e4, 1e4]]), torch.tensor([0.5, 0.5]))
+        (tensor([[0.5000, 0.5000]]), tensor([10000.]))
     """
     weights = weights.to(exponents.dtype).expand_as(exponents)
     exponents = exponents.masked_fill(weights == 0, -torch.inf)
     scale = scale_of(exponents.detach().amax(1))
-    return (weights * (exponents - scale.unsqueeze(1)).exp()).sum(1), scale
+    return weights * (exponents - scale.unsqueeze(1)).exp(), scale
 
 
 def grouped_exponentials(exponents: Tensor, batch: GroupBatch) -> tuple[Tensor, Tensor]:

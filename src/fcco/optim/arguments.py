@@ -4,10 +4,10 @@ import math
 
 from torch import Tensor
 
-from fcco.methods import Method
+from fcco.methods import Beta, Gamma, Method
 from fcco.problem import Objective, ScaledObjective
 
-__all__ = ["check_initial", "check_problem"]
+__all__ = ["check_gain", "check_initial", "check_problem"]
 
 
 def check_problem(objective: Objective, method: Method, snapshot_every: int | None) -> None:
@@ -29,6 +29,24 @@ def check_problem(objective: Objective, method: Method, snapshot_every: int | No
         raise ValueError(f"snapshot_every: {method.name} has no snapshots; version 3 has")
     if snapshot_every < 1:
         raise ValueError(f"snapshot_every must be at least 1, got {snapshot_every}")
+
+
+def check_gain(method: Method, beta: Beta, gamma: Gamma) -> None:
+    """A gain that is not a number is asked of a method that has a use for it."""
+    if isinstance(beta, float | int):
+        return
+    if method.inner is None:
+        raise ValueError(f"beta={beta!r}: {method.name} has no table")
+    if method.anchored or method.shrinks:
+        why = "fresh values are anchored" if method.anchored else "every row shrinks by 1 - beta"
+        raise ValueError(f"beta={beta!r}: {method.name} needs a number, because {why}")
+    if beta == "auto":
+        if gamma == "theory" and method.corrected:
+            raise ValueError(
+                'beta="auto" may choose 1, where gamma="theory" is singular: use gamma="age"'
+            )
+    elif method.inner.points:
+        raise ValueError(f'beta={beta!r}: {method.name} needs a number or "auto"')
 
 
 def _is_count(number: object) -> bool:

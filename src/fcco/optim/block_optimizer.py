@@ -95,6 +95,7 @@ class BlockOptimizer(Optimizer):
                 dtype=self._dtype,
                 zeros=zeros_at(table_on, device),
                 gamma=defaults["gamma"],
+                beta=defaults["beta"],
                 inner_dim=objective.inner_dim,
                 initial=initial,
             )

@@ -9,7 +9,7 @@ from fcco import methods
 from fcco.distributed import Ranks
 from fcco.kernel.safeguard import ChangeBound
 from fcco.kernel.storage import Place
-from fcco.methods import Gamma, Method, find
+from fcco.methods import Beta, Gamma, Method, find
 from fcco.optim.block_optimizer import Params
 from fcco.optim.optimizer import CompositionalOptimizer
 from fcco.problem import Objective
@@ -67,7 +67,7 @@ class SOX(CompositionalOptimizer):
         *,
         lr: float,
         alpha: float = 0.5,
-        beta: float = 0.5,
+        beta: Beta = 0.5,
         updated_slopes: bool = False,
         **further: Unpack[WithTable],
     ) -> None:
@@ -85,7 +85,7 @@ class SOAP(CompositionalOptimizer):
         objective: Objective,
         *,
         lr: float,
-        beta: float = 0.5,
+        beta: Beta = 0.5,
         updated_slopes: bool = False,
         **further: Unpack[WithTable],
     ) -> None:
@@ -116,7 +116,7 @@ class MSVRM(CompositionalOptimizer):
         version: int,
         lr: float,
         alpha: float = 0.5,
-        beta: float = 0.5,
+        beta: Beta = 0.5,
         gamma: Gamma = "age",
         single_point: bool = False,
         updated_slopes: bool = False,

@@ -11,7 +11,7 @@ from fcco.kernel.rows import Rows
 from fcco.kernel.storage import Zeros
 from fcco.kernel.table import BlockTable
 from fcco.kernel.writes import commit
-from fcco.methods import Gamma, Method, Point
+from fcco.methods import Beta, Gamma, Method, Point
 from fcco.updates import Update
 
 __all__ = ["ANCHOR_STEP", "build_table", "empty_state", "follow", "fresh_state", "known", "wide"]
@@ -82,6 +82,7 @@ def build_table(
     gamma: Gamma,
     inner_dim: int,
     initial: Tensor | float | None,
+    beta: Beta = 0.5,
 ) -> BlockTable:
     """The table ``method`` needs for the blocks of ``share``, filled with ``initial`` if given."""
     table = BlockTable.build(
@@ -95,6 +96,7 @@ def build_table(
         anchor=method.anchored,
         snapshot=Point.SNAPSHOT in method.generations,
         shrinks=method.shrinks,
+        gain=beta == "auto",
     )
     if isinstance(initial, Tensor):
         commit(table.fill(rows.pack(initial[share.start : share.stop]), step=0))

@@ -12,18 +12,18 @@ from torch import Tensor
 
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import is_sharded, likes, locals_of
-from fcco.kernel.agreement import agree
+from fcco.kernel.agreement import agree, equally_many
 from fcco.kernel.checks import Checks
 from fcco.kernel.exact import Exact, ExactPass
 from fcco.kernel.gradients import GradientSum
 from fcco.kernel.oracle import Oracle, as_closures
 from fcco.kernel.rows import rows_of
 from fcco.kernel.safeguard import ChangeBound
-from fcco.kernel.step import Step, take
+from fcco.kernel.step import Step, surprises, take
 from fcco.kernel.storage import Place
 from fcco.kernel.writes import Writes, commit
-from fcco.methods import Coefficients, Gamma, Method, Point, SlopeAt
-from fcco.optim.arguments import check_problem
+from fcco.methods import Beta, Coefficients, Gamma, Method, Point, SlopeAt, next_gain
+from fcco.optim.arguments import check_gain, check_problem
 from fcco.optim.block_optimizer import BlockOptimizer, Params
 from fcco.optim.caller import users_line
 from fcco.optim.counters import Position
@@ -66,7 +66,9 @@ class CompositionalOptimizer(BlockOptimizer):
         update: the step rule, see ``fcco.updates``.
         lr: step size.
         alpha: weight of the new in z, in (0, 1].
-        beta: weight of the new in u, in (0, 1].
+        beta: weight of the new in u, in (0, 1]; "auto": chosen from the drift of rows and the
+            noise of fresh values (``Probe.noise``; 0.5 where an objective does not report it); or
+            a rule that gives each row its own, as ("scent", 0.0), see ``fcco.methods.RULES``.
         gamma: strength of the error correction: "theory", "storm", "age" or a number; None: "age"
             for a method that it corrects.
         snapshot_every: steps between exact passes (version 3); None: whenever you call
@@ -104,7 +106,7 @@ class CompositionalOptimizer(BlockOptimizer):
         *,
         lr: float,
         alpha: float = 0.5,
-        beta: float = 0.5,
+        beta: Beta = 0.5,
         gamma: Gamma | None = None,
         snapshot_every: int | None = None,
         buffers: Iterable[Tensor] = (),
@@ -115,6 +117,8 @@ class CompositionalOptimizer(BlockOptimizer):
         ranks: Ranks | None = None,
     ) -> None:
         check_problem(objective, method, snapshot_every)
+        gamma = ("age" if method.corrected else 0.0) if gamma is None else gamma
+        check_gain(method, beta, gamma)
         self.snapshot_every = snapshot_every
         self.safeguard = safeguard
         self._warned = False
@@ -125,7 +129,7 @@ class CompositionalOptimizer(BlockOptimizer):
                 "weight_decay": weight_decay,
                 "alpha": alpha,
                 "beta": beta,
-                "gamma": ("age" if method.corrected else 0.0) if gamma is None else gamma,
+                "gamma": gamma,
             },
             objective=objective,
             method=method,
@@ -165,7 +169,8 @@ class CompositionalOptimizer(BlockOptimizer):
         """Advance u and z with one sample, then move w; returns the mean of f_i(u_t^i) probed.
 
         Args:
-            closure: one closure, or several (micro-batches of disjoint blocks).
+            closure: one closure, or several (micro-batches of disjoint blocks). Under FSDP2 every
+                rank brings equally many; under DDP the numbers may differ.
         """
         return self._advance(closure, self.update, self._moves)
 
@@ -274,6 +279,11 @@ class CompositionalOptimizer(BlockOptimizer):
         )
         buckets = self.ranks.reduction.active
         gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)
+        if self.ranks.size > 1 and (
+            gradients.narrow or not self.ranks.reduction.defer or any(map(is_sharded, live.params))
+        ):
+            why = "ranks meet in every closure (sharded or bf16 parameters, or defer=False)"
+            equally_many(len(closures), self.ranks, live.params[0].device, why)
         with Oracle(
             live.owned,
             closures,
@@ -313,11 +323,15 @@ class CompositionalOptimizer(BlockOptimizer):
                     "called that averages their gradients",
                     stacklevel=users_line(),
                 )
+            sums = surprises(s) if c.auto else None
             if self.ranks.size == 1:
-                samples = checks.settle(checks.samples)
+                samples, seen = checks.read(checks.samples, sums)
             else:
-                samples, of_all = agree(checks, self.ranks, s.count, mean)
+                samples, of_all, seen = agree(checks, self.ranks, s.count, mean, sums)
                 writes.append(partial(mean.fill_, of_all))
+            if table is not None and c.auto:
+                memory = table.buffers["gain"]
+                writes.append(partial(memory.copy_, next_gain(memory, seen)))
             pair = 2 if method.slope_at is SlopeAt.PAIR else 1
             after = Position(
                 step=s.number,
@@ -446,6 +460,10 @@ class CompositionalOptimizer(BlockOptimizer):
 
     def _coefficients(self) -> Coefficients:
         c = Coefficients.of_groups(self.param_groups)
+        if c.auto and self.table is not None:
+            if "gain" not in self.table.buffers:
+                raise ValueError('beta="auto" needs an optimizer that was built with beta="auto"')
+            c = c.chosen(self.table.buffers["gain"])
         if not self.method.corrected:
             return c
         if c.gamma == "age" and self.table and "last_visit" not in self.table.buffers:

@@ -143,6 +143,7 @@ class AnchorBatch(Batch):
         related: (B1, k) booleans, what the objective asks of a pair (same class, say).
         columns: (B1,), the column of the model's output that scores each block; None: there is
             one column.
+        sure: how many of the last partners are not sampled but certain (the anchor itself).
 
     Examples:
         >>> batch = AnchorBatch(torch.tensor([7]), torch.rand(3, 5), anchors=torch.tensor([0]),
@@ -158,6 +159,7 @@ class AnchorBatch(Batch):
     samples: int | Tensor
     related: Tensor | None = None
     columns: Tensor | None = None
+    sure: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +190,12 @@ class GroupBatch(Batch):
         sums = values.new_zeros(len(self.blocks), *values.shape[1:])
         counts = self.counts.view(-1, *[1] * (values.ndim - 1)).to(values.dtype)
         return sums.index_add(0, self.owner, values) / counts
+
+    def noise(self, values: Tensor, mean: Tensor) -> Tensor:
+        """The standard error of ``mean``, which is that of ``values``; NaN for one sample."""
+        squares = self.mean(values.detach().square()) - mean.detach().square()
+        degrees = (self.counts - 1).view(-1, *[1] * (values.ndim - 1))
+        return (squares.clamp(min=0) / degrees).sqrt()
 
 
 @dataclass(frozen=True, eq=False)

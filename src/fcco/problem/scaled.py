@@ -45,8 +45,10 @@ class ScaledObjective(Objective):
         """Project exp(log_scale) u onto the domain, given and returned as mantissas."""
         return u
 
-    def supported(self, u: Tensor, fresh: Tensor, fraction: float) -> Tensor:
+    def supported(self, u: Tensor, fresh: Tensor, fraction: float | Tensor) -> Tensor:
         """Raise u to a fraction of a fresh value; both are mantissas of one scale.
+
+        The fraction is a number, or one for each row, (k, 1).
 
         The fraction is 1/n at least: a mean of n positive terms is at least 1/n of any of them,
         hence of any sample's mean. Rows that are stale by hundreds of e-folds then still have a

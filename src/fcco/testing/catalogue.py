@@ -21,7 +21,7 @@ __all__ = ["CATALOGUE", "RULES", "Entry", "flat", "make_update"]
 class Entry:
     """A registered method, the options it is built with, and the equations that define it.
 
-    ``extra`` marks entries that differ from another one only in gamma or slopes.
+    ``extra`` marks entries that differ from another one only in beta, gamma or slopes.
     """
 
     name: str
@@ -36,8 +36,8 @@ class Entry:
             raise ValueError(f"{self.method} has no equations: add them to reference.EQUATIONS")
         slope = "updated" if self.options.get("updated_slopes") else None
         slope = "common" if self.options.get("one_slope") else slope
-        gamma = {"gamma": self.options["gamma"]} if "gamma" in self.options else {}
-        return EQUATIONS[self.method] | gamma | ({"slope": slope} if slope else {})
+        named = {key: self.options[key] for key in ("beta", "gamma") if key in self.options}
+        return EQUATIONS[self.method] | named | ({"slope": slope} if slope else {})
 
     @property
     def affine(self) -> bool:
@@ -111,6 +111,15 @@ def _entries() -> Iterator[Entry]:
         yield Entry(f"{name}-updated", name, options, extra=True)
     options = {"gamma": "age", "one_slope": True}
     yield Entry("msvrm-v2-one-slope", "msvrm-v2", options, extra=True)
+    yield Entry("sox-auto", "sox", {"beta": "auto", "updated_slopes": True})
+    yield Entry("soap-auto", "soap", {"beta": "auto"}, extra=True)
+    yield Entry("msvrm-v1-auto", "msvrm-v1", {"beta": "auto", "gamma": "age"}, extra=True)
+    options = {"beta": "auto", "gamma": "storm", "updated_slopes": True}
+    yield Entry("msvrm-v2-auto", "msvrm-v2", options, extra=True)
+    yield Entry("msvrm-v1-sp-auto", "msvrm-v1-sp", {"beta": "auto", "gamma": 0.7}, extra=True)
+    for rule, number in (("scent", -0.5), ("restart", 0.3), ("log", 0.3)):
+        options = {"beta": (rule, number), "updated_slopes": True}
+        yield Entry(f"sox-{rule}", "sox", options, extra=True)
 
 
 CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _entries()}

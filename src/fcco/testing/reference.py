@@ -4,6 +4,7 @@ Everything is deliberately dense and slow: whole tables for u_{t-1} and u_{t-2},
 no weights, no overlay. The optimizers must agree with it to rounding.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ class Settings:
         slope: "table" (u_{t-1} at w_t, u_{t-2} at w_{t-1}), "updated" (u_t at w_t, and at w_{t-1}
             the row that the same sample would give there), "common" (u_{t-1} at both),
             "value" (BSGD) or "pair".
+        beta: a number, "auto", or ("scent", a), ("restart", beta) or ("log", beta).
         theta: the coefficient of "ALEXR".
         scale: the coefficient of "MARS".
     """
@@ -47,7 +49,7 @@ class Settings:
     z: str
     slope: str = "table"
     alpha: float = 0.5
-    beta: float = 0.5
+    beta: Any = 0.5
     gamma: float | str = 0.0
     theta: float = 1.0
     scale: float = 0.025
@@ -91,7 +93,9 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
     """Run one method over the given draws, starting from the parameters of linear layers."""
     shapes = [q.shape for q in model.parameters()]
     sizes = [q.numel() for q in model.parameters()]
-    m, p, alpha, beta = problem.num_blocks, problem.inner_dim, s.alpha, s.beta
+    m, p, alpha = problem.num_blocks, problem.inner_dim, s.alpha
+    beta: Any = s.beta
+    learned: list[tuple[float, float]] = []  # by beta = "auto": (P + R, R) of each step
 
     def net(w: Tensor) -> Callable[[Tensor], Tensor]:
         parts = [part.view(shape) for part, shape in zip(w.split(sizes), shapes, strict=True)]
@@ -164,7 +168,9 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
         # The estimator u_t.
         u_new = u.clone()
         if s.u is not None:
-            gamma = _gamma(s, m, count, t - last_visit[b]) if isinstance(s.gamma, str) else s.gamma
+            beta = _beta(s, learned, u[b], now)
+            age = t - last_visit[b]
+            gamma = _gamma(s, beta, m, count, age) if isinstance(s.gamma, str) else s.gamma
             if s.u == "SOXE":
                 rows = (1 - beta) * u[b] + beta * now
             elif s.u == "MSVR":
@@ -188,6 +194,22 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
                 raise ValueError(f"the reference has no branch for u: {s.u!r}")
             rows = torch.where(visited[b].unsqueeze(1), rows, fresh)
             u_new[b] = problem.feasible(rows, b)
+        if s.beta == "auto" and visited[b].any():
+            # What was to be expected without the sample, at beta = 0; in units of f half-way.
+            ahead = u[b]
+            if s.u in ("MSVR", "MSVR-SP") and t > 1:
+                free = _gamma(s, 0.0, m, count, age) if isinstance(s.gamma, str) else s.gamma
+                change = (
+                    directional(w, b, xi, w - w_prev)
+                    if s.u == "MSVR-SP"
+                    else now - g(w_prev, b, xi)
+                )
+                ahead = ahead + free * change
+            ahead = problem.feasible(ahead, b)
+            unit = problem.slope(problem.feasible((ahead + now) / 2, b), b)
+            error = problem.outputs(net(w), b, xi).detach().std(1) / xi.shape[1] ** 0.5
+            sums = [(unit * x)[visited[b]].square().sum(1).mean() for x in (now - ahead, error)]
+            learned.append((float(sums[0]), float(sums[1])))
 
         # G(w_t), G(w_{t-1}), G(w_s), each with the slopes of its own generation of u.
         def gradient(
@@ -236,13 +258,34 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
     return trace
 
 
-def _gamma(s: Settings, m: int, count: int, age: Tensor) -> Any:
+def _beta(s: Settings, learned: Sequence[tuple[float, float]], u: Tensor, now: Tensor) -> Any:
+    """A number, or one for each row."""
+    if s.beta == "auto":
+        # Step k of n has the weight k: means over steps that count the more the later they are.
+        if not learned:
+            return 0.5
+        steps = zip(*learned, strict=True)
+        total, noise = (sum(k * x for k, x in enumerate(step, 1)) for step in steps)
+        return min(max(1 - noise / total, 0.02), 1.0)
+    if isinstance(s.beta, float | int):
+        return s.beta
+    rule, number = s.beta
+    old, new = (x.abs().amax(1, keepdim=True) for x in (u, now))
+    if rule == "scent":
+        return old / (old + math.exp(-number))
+    if rule == "restart":
+        return torch.where(new > torch.e * old, 1.0, number)
+    mean = old ** (1 - number) * new**number  # geometric; u moves by this share of the way
+    return torch.where(new == old, number, (mean - old) / (new - old))
+
+
+def _gamma(s: Settings, beta: float, m: int, count: int, age: Tensor) -> Any:
     if s.gamma == "storm":
-        return 1 - s.beta
+        return 1 - beta
     if s.gamma == "theory":
-        return (m - count) / (count * (1 - s.beta)) + (1 - s.beta)
+        return (m - count) / (count * (1 - beta)) + (1 - beta)
     # The drift of the momentum over the age: (1 - beta) sum_{j<k} (1 - alpha)^j.
-    drift = [(1 - s.beta) * sum((1 - s.alpha) ** j for j in range(int(k))) for k in age]
+    drift = [(1 - beta) * sum((1 - s.alpha) ** j for j in range(int(k))) for k in age]
     return torch.tensor(drift, dtype=torch.float64).unsqueeze(1)
 
 

@@ -53,18 +53,25 @@ class Toy(Objective):
 
     def inner(self, model: Callable[[Tensor], Tensor], batch: Draw) -> Probe:
         """Means over the drawn samples; if slopes are affine, over the second draw as ``pair``."""
+        outputs = self.outputs(model, batch.blocks, batch.samples)
+        count = batch.samples.shape[1]
+        spread = outputs.detach().std(1) if count > 1 else torch.full_like(outputs[:, 0], torch.nan)
         return Probe(
             batch.blocks,
-            self.values(model, batch.blocks, batch.samples),
-            samples=batch.samples.shape[1],
+            outputs.mean(1),
+            samples=count,
             pair=self.values(model, batch.blocks, batch.pair) if self.affine else None,
+            noise=spread.detach() / count**0.5,
         )
 
     def values(self, model: Callable[[Tensor], Tensor], blocks: Tensor, samples: Tensor) -> Tensor:
         """(1/s) sum of model(x_ij) over the drawn j, for each block: (B1, p)."""
+        return self.outputs(model, blocks, samples).mean(1)
+
+    def outputs(self, model: Callable[[Tensor], Tensor], blocks: Tensor, samples: Tensor) -> Tensor:
+        """model(x_ij) of the drawn j, for each block: (B1, s, p)."""
         inputs = self.x[blocks.unsqueeze(1), samples]
-        outputs = model(inputs.flatten(0, 1))
-        return outputs.view(*samples.shape, self.inner_dim).mean(1)
+        return model(inputs.flatten(0, 1)).view(*samples.shape, self.inner_dim)
 
     def everything(self, blocks: Tensor | None = None) -> Draw:
         """The draw that contains every sample of ``blocks`` (default: all) once."""

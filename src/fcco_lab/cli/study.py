@@ -11,23 +11,21 @@ from rich.table import Table
 
 from fcco_lab.choices import choose
 from fcco_lab.cli.options import DataDir, Workers
-from fcco_lab.cli.pool import run_jobs
-from fcco_lab.datasets import available
-from fcco_lab.results import Results
-from fcco_lab.studies.catalogue import STUDIES, run_case
-from fcco_lab.studies.summaries import plot_batches, summary
 
 __all__ = ["study"]
 
+NAMES = ("gamma", "stability", "network", "batches", "gain", "rivals")
+
 REAL_DATA = {
     "batches": ("surv_gbsg", "a9a", "lgb_lambdarank"),
+    "gain": ("surv_gbsg", "a9a", "lgb_lambdarank"),
     "rivals": ("usps", "fashion_mnist", "a9a", "surv_gbsg", "lgb_lambdarank"),
 }
 """The sets a study reads from the data directory."""
 
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}.")],
+    name: Annotated[str, typer.Argument(help=f"{', '.join(NAMES)}.")],
     data_dir: DataDir = None,
     output: Annotated[
         Path, typer.Option(help="Where results are written; the same place resumes.")
@@ -40,9 +38,16 @@ def study(
     stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
     network: the same for a small network on digits. A star marks a run that did not get anywhere.
     batches: what the table is for: quality as the inner batch shrinks, with it and without it.
+    gain: beta="auto" beside fixed gains, the mini-batch and the rules of others.
     rivals: each objective on real data, untuned, beside what one would pick instead.
     """
-    choose("study", name, STUDIES)
+    from fcco_lab.cli.pool import run_jobs
+    from fcco_lab.datasets import available
+    from fcco_lab.results import Results
+    from fcco_lab.studies.catalogue import STUDIES, run_case
+    from fcco_lab.studies.summaries import plot_batches, summary
+
+    choose("study", name, NAMES)
     if data_dir is not None:
         os.environ["FCCO_DATA"] = str(data_dir)  # the workers read it
     if name in REAL_DATA:

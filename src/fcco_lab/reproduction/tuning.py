@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fcco.methods import REGISTRY
-from fcco_lab.entries import BASELINES
+from fcco_lab.baselines import BASELINES
 from fcco_lab.reproduction.plan import Contender, Item
 from fcco_lab.reproduction.scales import Scale
 from fcco_lab.runs import Record
@@ -47,7 +47,6 @@ def _config(
     bare = {"safeguard": False, "decay": "none"} if item.tuned else {}
     given: dict[str, Any] = {
         "data": data,
-        "objective": "auc",
         "network": scale.network,
         "method": item.contender.method,
         "update": item.contender.update,

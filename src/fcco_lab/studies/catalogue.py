@@ -1,4 +1,4 @@
-"""The studies: gamma, stability of versions 2 and 3, small batches, alternatives."""
+"""The studies: gamma, stability of versions 2 and 3, small batches, the gain, alternatives."""
 
 import itertools
 import math
@@ -20,6 +20,7 @@ from fcco.updates import Adam, Normalized, Plain
 from fcco_lab.rates.sweep import Sweep
 from fcco_lab.studies.batches import batch_cases, run_batches
 from fcco_lab.studies.case import Case
+from fcco_lab.studies.gain import gain_cases, run_gain
 from fcco_lab.studies.rivals import rival_cases, run_rivals
 from fcco_lab.studies.workloads import make_mlp
 
@@ -131,6 +132,7 @@ _RUNS: dict[str, Callable[..., dict[str, Any]]] = {
     "stability": run_stability,
     "network": run_network,
     "batches": run_batches,
+    "gain": run_gain,
     "rivals": run_rivals,
 }
 
@@ -139,6 +141,7 @@ STUDIES: dict[str, Callable[[], list[Case]]] = {
     "stability": lambda: list(stability_cases("stability")),
     "network": lambda: list(stability_cases("network")),
     "batches": lambda: list(batch_cases()),
+    "gain": lambda: list(gain_cases()),
     "rivals": lambda: list(rival_cases()),
 }
 """The studies by name, each the list of its cases."""

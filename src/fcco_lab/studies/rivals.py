@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy
 
 from fcco import metrics, objectives
 from fcco.data import AnchorData, Classified, TaskData, binary, imbalanced
-from fcco.objectives import one_vs_rest
 from fcco_lab.datasets import load_classes
 from fcco_lab.studies.baselines import LOSSES, draws, libauc_step
 from fcco_lab.studies.case import Case
@@ -18,6 +17,7 @@ from fcco_lab.studies.fitting import Outcome, compositional, fit, held_out, ordi
 from fcco_lab.studies.rivals_embeddings import EMBEDDINGS
 from fcco_lab.studies.rivals_structured import STRUCTURED
 from fcco_lab.studies.workloads import make_mlp
+from fcco_lab.training.ordinary import one_vs_rest
 
 __all__ = ["PROBLEMS", "rival_cases", "run_rivals"]
 

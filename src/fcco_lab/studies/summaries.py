@@ -62,6 +62,34 @@ def _batches(records: Records) -> Rows:
     return rows
 
 
+def _gain(records: Records) -> Rows:
+    """beta = "auto" against the best rival, which was chosen on seeds of its own.
+
+    Differences are paired by seed; p is that of a t-test, after Holm's correction over all rows.
+    """
+    from scipy import stats
+
+    rivals = ("BSGD", "0.1", "0.2", "0.5", "0.9")
+    found = []
+    for r in records:
+        best = min(rivals, key=r["tuning"].__getitem__)
+        mine, other = r["objectives"]["auto"], r["objectives"][best]
+        differences = [a - b for a, b in zip(mine, other, strict=True)]
+        p = float(stats.ttest_1samp(differences, 0.0).pvalue)
+        found.append((r, best, mine, other, _mean(differences), p if p == p else 1.0))
+    rows: Rows = [("problem", "k", "steps", "best rival", "its objective", "auto", "p", "auto is")]
+    order = sorted(range(len(found)), key=lambda k: found[k][-1])
+    corrected, highest = {}, 0.0
+    for rank, k in enumerate(order):
+        highest = max(highest, min(found[k][-1] * (len(found) - rank), 1.0))
+        corrected[k] = highest
+    for k, (r, best, mine, other, difference, _) in enumerate(found):
+        verdict = "equal" if corrected[k] > 0.05 else "better" if difference < 0 else "worse"
+        head = r["workload"], str(r["samples"]), str(r["steps"]), best
+        rows.append((*head, _spread(other), _spread(mine), f"{corrected[k]:.3f}", verdict))
+    return rows
+
+
 def _rivals(records: Records) -> Rows:
     """Test scores, mean and deviation over seeds."""
     rows: Rows = [("problem", "contender", "test scores", "seconds")]
@@ -89,6 +117,7 @@ _SUMMARIES: dict[str, Callable[[Records], Rows]] = {
     "stability": lambda records: _stability(records, "gradient", 0.9),
     "network": lambda records: _stability(records, "objective", 0.1),
     "batches": _batches,
+    "gain": _gain,
     "rivals": _rivals,
 }
 

@@ -10,8 +10,10 @@ from fcco.data import block_loader, exact_pass
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
 from fcco.kernel.safeguard import ChangeBound
-from fcco.optim import CompositionalOptimizer, by_name
+from fcco.optim import CompositionalOptimizer
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
+from fcco_lab.baselines import Baseline
+from fcco_lab.entries import entry_of
 from fcco_lab.training.config import Config
 from fcco_lab.training.learner import Learner
 from fcco_lab.training.problem import Problem
@@ -31,10 +33,12 @@ ENDLESS = 2**62
 
 def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> CompositionalOptimizer:
     """The config's method with its step rule and coefficients, on ``model``."""
-    return by_name(
-        config.method,
-        model,
-        problem.objective,
+    entry = entry_of(config.method)
+    assert not isinstance(entry, Baseline)
+    method = entry.method
+    if config.one_slope or config.updated_slopes:
+        method = method.with_one_slope() if config.one_slope else method.updated()
+    settings = entry.arguments(
         update=_RULES[config.update](),
         lr=config.lr,
         alpha=config.alpha,
@@ -43,9 +47,8 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
         weight_decay=config.weight_decay,
         safeguard=ChangeBound() if config.safeguard else None,
         snapshot_every=config.snapshot_every or _steps_of_a_pass(config, problem),
-        updated_slopes=config.updated_slopes,
-        one_slope=config.one_slope,
     )
+    return CompositionalOptimizer(model, problem.objective, method, **settings)
 
 
 def _steps_of_a_pass(config: Config, problem: Problem) -> int:
@@ -103,26 +106,23 @@ class Compositional(Learner):
             # Chunks of a step's size, for BatchNorm normalises by the chunk.
             size = self.drawn // self.ranks.size
             chunks = exact_pass(
-                self._scored, self.problem.train, self.problem.objective, chunk_size=size
+                self.stepped, self.problem.train, self.problem.objective, chunk_size=size
             )
             self.opt.snapshot(chunks)
             # Counted for every block, but one pass of an input serves them all.
             self.work += (self.opt.queries.work - before) // self.problem.objective.num_blocks
             before = self.opt.queries.work
         batch = next(self._batches)
-        value = self.opt.step(partial(self.problem.objective.inner, self._scored, batch))
+        value = self.opt.step(partial(self.problem.objective.inner, self.stepped, batch))
         passed = len(batch.inputs) * self.ranks.size
         self.work += (self.opt.queries.work - before) * passed // self.drawn
         self.samples += self.drawn
         return value
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """The problem's, of the network's outputs."""
-        return self.problem.scores(self.model(inputs))
-
-    def _scored(self, inputs: Tensor) -> Tensor:
-        """The same in a step."""
-        return self.problem.scores(self.stepped(inputs))
+        """The network's outputs."""
+        outputs: Tensor = self.model(inputs)
+        return outputs
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer, the stream and the counts."""

@@ -25,15 +25,13 @@ def diagnose(
     data: BlockData[Any],
     objective: Objective,
     *,
-    scores: Any = None,
     chunk_size: int = 1024,
 ) -> dict[str, float]:
     """The mean over blocks of ||u - g(w)||^2, ||z - grad F(w)|| and ||grad F(w)||.
 
     u and z belong to the step before, w is where the step ended: the three are those of w_t only up
     to one step, which is how a run would be monitored. The pass runs in the mode the model is in:
-    with BatchNorm in training mode "exact" means over chunks. ``scores`` is what the objective
-    takes in place of the model, if it is not the model itself.
+    with BatchNorm in training mode "exact" means over chunks.
 
     Examples:
         >>> from fcco.data import TaskData
@@ -46,9 +44,7 @@ def diagnose(
     """
     params = [p for group in opt.param_groups for p in group["params"] if p.requires_grad]
     rows, alone, device = rows_of(objective), Ranks.alone(), params[0].device
-    chunks = exact_pass(
-        scores or model, data, objective, chunk_size=chunk_size, rank=0, world_size=1
-    )
+    chunks = exact_pass(model, data, objective, chunk_size=chunk_size, rank=0, world_size=1)
     whole = ExactPass(
         objective,
         rows,

@@ -10,14 +10,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from fcco.data import BlockSampler, TaskData
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
-from fcco.objectives import one_vs_rest
 from fcco.problem.batches import TaskBatch
 from fcco_lab.training.config import Config
 from fcco_lab.training.learner import Learner
 from fcco_lab.training.parallel import lay_out_state
 from fcco_lab.training.problem import Problem
 
-__all__ = ["CrossEntropy", "MinMax"]
+__all__ = ["CrossEntropy", "MinMax", "one_vs_rest"]
 
 
 class _Ordinary(Learner):
@@ -43,7 +42,10 @@ class _Ordinary(Learner):
             )
         else:
             raise ValueError(f"{config.method} has update adam or plain (SGD), not {config.update}")
-        blocks = min(config.blocks_per_step, problem.num_tasks)
+        if problem.num_outputs is None or problem.classes is None:
+            raise ValueError(f"{config.method} needs classes, which {problem.name} does not have")
+        self.classes, self.outputs = problem.classes, problem.num_outputs
+        blocks = min(config.blocks_per_step, self.outputs)
         self.drawn = blocks * config.samples_per_block
         self.steps = 0
 
@@ -76,6 +78,18 @@ class _Ordinary(Learner):
         self.steps, self.work, self.samples = state["steps"], state["work"], state["samples"]
 
 
+def one_vs_rest(logits: Tensor) -> Tensor:
+    """Log-odds of each class against the rest: their sigmoid is the softmax probability.
+
+    Examples:
+        >>> logits = torch.tensor([[1.0, 2.0, 3.0]])
+        >>> bool(torch.allclose(one_vs_rest(logits).sigmoid(), logits.softmax(1)))
+        True
+    """
+    own = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
+    return logits - logits.unsqueeze(1).masked_fill(own, -torch.inf).logsumexp(2)
+
+
 class CrossEntropy(_Ordinary):
     """Softmax cross-entropy on batches drawn uniformly, as large as a step of the others.
 
@@ -100,12 +114,12 @@ class CrossEntropy(_Ordinary):
         """One batch."""
         # As the others' samplers do: step t draws from a stream of its own.
         generator = torch.Generator().manual_seed((self.config.seed << 32) + self.steps)
-        inputs, classes = self.problem.train.inputs, self.problem.classes
+        inputs, classes = self.problem.train.inputs, self.classes
         rows = torch.randint(len(inputs), (self.drawn,), generator=generator)
         rows = rows[self.ranks.rank :: self.ranks.size]
         logits, targets = self.stepped(inputs[rows.to(inputs.device)]), classes[rows]
         targets = targets.to(logits.device)
-        if self.problem.num_tasks == 1:
+        if self.outputs == 1:
             loss = binary_cross_entropy_with_logits(logits.squeeze(1), targets.to(logits.dtype))
         else:
             loss = cross_entropy(logits, targets)
@@ -114,7 +128,7 @@ class CrossEntropy(_Ordinary):
     def scores(self, inputs: Tensor) -> Tensor:
         """Log-odds: the scores by which a user of softmax would rank."""
         logits: Tensor = self.model(inputs)
-        return logits if self.problem.num_tasks == 1 else one_vs_rest(logits)
+        return logits if self.outputs == 1 else one_vs_rest(logits)
 
 
 class MinMax(_Ordinary):
@@ -131,13 +145,14 @@ class MinMax(_Ordinary):
         if Ranks().size > 1:
             raise ValueError("method min-max runs in one process only: start it without torchrun")
         if not isinstance(problem.train, TaskData):
-            raise ValueError("min-max is for objective auc")
+            raise ValueError("method min-max is for the objectives of AUC tasks")
         like = next(model.parameters())
-        self.centres = torch.zeros(2, problem.num_tasks, device=like.device, requires_grad=True)
-        self.dual = torch.zeros(problem.num_tasks, device=like.device, requires_grad=True)
+        tasks = problem.objective.num_blocks
+        self.centres = torch.zeros(2, tasks, device=like.device, requires_grad=True)
+        self.dual = torch.zeros(tasks, device=like.device, requires_grad=True)
         super().__init__(config, problem, model, None, [self.centres])
         self.sampled: Any = problem.train  # whose draws are TaskBatches
-        blocks = min(config.blocks_per_step, problem.num_tasks)
+        blocks = min(config.blocks_per_step, tasks)
         self.sampler = BlockSampler(
             self.sampled,
             blocks_per_step=blocks,
@@ -151,7 +166,7 @@ class MinMax(_Ordinary):
         """Descend in the network and the centres, ascend in the dual."""
         batch: TaskBatch = self.sampled.collate(self.sampler.at(self.steps + 1))
         blocks = batch.blocks
-        logits = self.model(batch.inputs).view(len(blocks), -1, self.problem.num_tasks)
+        logits = self.model(batch.inputs).view(len(blocks), -1, self.outputs)
         h = logits.sigmoid().gather(2, blocks.view(-1, 1, 1).expand(-1, logits.shape[1], 1))
         positive, negative = h[:, : batch.positives, 0], h[:, batch.positives :, 0]
         a, b = self.centres[:, blocks].unsqueeze(2)

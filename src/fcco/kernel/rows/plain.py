@@ -79,6 +79,18 @@ class PlainRows(Rows):
             changes[Point.PREVIOUS] = derivative
         return advance(old, keep, weights, current, changes, anchor)
 
+    def surprise(
+        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """With ``outer_slope`` half-way."""
+        half = self.project((old + fresh) / 2, blocks)
+        unit = self.objective.outer_slope(half, blocks)
+        return unit * (fresh - old), unit * noise
+
+    def logs(self, rows: Tensor) -> Tensor:
+        """Of their size."""
+        return rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny).log()
+
     def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
         """The product."""
         return rows * weight

@@ -67,6 +67,20 @@ class Rows(ABC):
         """
 
     @abstractmethod
+    def surprise(
+        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """How far fresh values are from the rows, and their noise, both in units of f: (k, p).
+
+        A unit is the slope of f half-way between the two: at the row alone, rows that lag by many
+        e-folds would count for everything, at the fresh value alone its noise would.
+        """
+
+    @abstractmethod
+    def logs(self, rows: Tensor) -> Tensor:
+        """The logarithm of the largest component of each row, (k, 1)."""
+
+    @abstractmethod
     def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
         """Rows times one number each, (k, 1)."""
 

@@ -93,11 +93,15 @@ class ScaledRows(Rows):
         if slant is not None:
             changes[Point.PREVIOUS] = slant
         u = advance(old, keep, weights, current, changes, anchor)
-        fraction = max(1 / self.objective.inner_size, float(weights.current))
+        fraction = weights.current
+        least = 1 / self.objective.inner_size
+        fraction = (
+            fraction.clamp(min=least) if isinstance(fraction, Tensor) else max(least, fraction)
+        )
         u = self.objective.supported(u, current, fraction)
         return self._recovered(_leveled(u, scale, self.scaled), fresh, fraction)
 
-    def _recovered(self, rows: Tensor, fresh: Tensor, fraction: float) -> Tensor:
+    def _recovered(self, rows: Tensor, fresh: Tensor, fraction: Scalar) -> Tensor:
         """Give rows lost at the common scale their fraction of the fresh value, at its own scale.
 
         A correction may wipe out a row while the fresh value is too small for the common scale;
@@ -109,6 +113,19 @@ class ScaledRows(Rows):
         least = torch.cat([least[:, : self.scaled], rows[:, self.scaled : -1]], dim=1)
         bound = _leveled(least, fresh[:, -1:], self.scaled)
         return torch.where(proven.any(1, keepdim=True) & ~kept, bound, rows)
+
+    def surprise(
+        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """With the slope half-way, at the common scale."""
+        (u, value), scale = aligned(old, fresh, scaled=self.scaled)
+        unit = slope(self.objective.scaled_outer, (u + value) / 2, scale[:, 0], blocks)
+        return unit * (value - u), unit * _rescaled(noise, fresh[:, -1:] - scale, self.scaled)
+
+    def logs(self, rows: Tensor) -> Tensor:
+        """With their scale."""
+        peak = rows[:, : self.scaled].abs().amax(1, keepdim=True)
+        return peak.clamp(min=torch.finfo(rows.dtype).tiny).log() + rows[:, -1:]
 
     def weigh(self, rows: Tensor, weight: Tensor) -> Tensor:
         """The product, at the same scale."""

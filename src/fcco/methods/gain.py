@@ -1,0 +1,110 @@
+"""The gain: how much of a fresh value a row takes over, chosen by the data or by a rule.
+
+    u_t = u + beta (g(w_t; xi) - u)
+
+A row is off by its drift since its last visit, a fresh value by its sampling noise. With P and R
+their mean squares, the error of u_t is least at
+
+    beta = P / (P + R),
+
+the gain of a scalar Kalman filter. A step sees both: the mean square of g(w_t; xi) - u is P + R,
+and ``Probe.noise`` is the square root of R.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["RULES", "START", "Beta", "chosen_gain", "cosine_gain", "new_gain", "next_gain"]
+
+Beta = float | str | tuple[str, float]
+"""The weight of the new in u: a number, "auto", or a rule of ``RULES`` with its number."""
+
+START = 0.5
+"""The gain until the noise was seen; it stays where an objective reports none."""
+
+_LEAST = 0.02
+"""Of a gain that is chosen: a row that takes over less would not notice that it is wrong."""
+
+
+def new_gain() -> Tensor:
+    """What is remembered: steps, and means of squared surprises and of squared noise.
+
+    It lies on the host, in float64.
+    """
+    return torch.zeros(3, dtype=torch.float64)
+
+
+def chosen_gain(memory: Tensor) -> float:
+    """P / (P + R) of what was seen so far.
+
+    Examples:
+        >>> chosen_gain(new_gain()), chosen_gain(torch.tensor([7.0, 4.0, 1.0]))
+        (0.5, 0.75)
+    """
+    _, surprise, noise = memory.tolist()
+    if surprise == 0:
+        return START
+    return float(min(max(1 - noise / surprise, _LEAST), 1.0))
+
+
+def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
+    """The memory after a step, in which the later half of all steps counts for three quarters.
+
+    Args:
+        memory: of the steps before.
+        seen: the rows that were seen (not for the first time, and with known noise), and the sums
+            of their squared surprises and of their squared noise.
+
+    Examples:
+        >>> next_gain(new_gain(), (2.0, 8.0, 2.0))
+        tensor([1., 4., 1.], dtype=torch.float64)
+    """
+    count, surprise, noise = seen
+    if count == 0:
+        return memory
+    step = memory[0] + 1
+    now = memory.new_tensor([surprise, noise]) / count
+    return torch.cat([step.view(1), torch.lerp(memory[1:], now, 2 / (step + 1))])
+
+
+# Rules of others, as one gain per row. ``old`` and ``fresh`` are logarithms of u and of g(w_t; xi).
+
+
+def _scent(shift: float, old: Tensor, fresh: Tensor) -> Tensor:
+    """SCENT: beta_i = sigmoid(shift + log u_i)."""
+    return torch.sigmoid(shift + old)
+
+
+def _restart(beta: float, old: Tensor, fresh: Tensor) -> Tensor:
+    """U-max: a fresh value that is e times the row replaces it."""
+    return torch.where(fresh > old + 1, 1.0, beta)
+
+
+def _log(beta: float, old: Tensor, fresh: Tensor) -> Tensor:
+    """log u_t = (1 - beta) log u + beta log g: a row that averages logarithms."""
+    move = (fresh - old).abs().clamp(min=1e-6)
+    share = torch.expm1(-beta * move) / torch.expm1(-move)
+    return share * torch.exp((beta - 1) * (fresh - old).clamp(min=0))
+
+
+RULES: dict[str, Callable[[float, Tensor, Tensor], Tensor]] = {
+    "scent": _scent,
+    "restart": _restart,
+    "log": _log,
+}
+"""Gains per row by name; each has one number."""
+
+
+def cosine_gain(epoch: int, epochs: int, least: float = 0.2) -> float:
+    """FastCLIP's gain: it falls from 1 to ``least`` along a cosine, epoch by epoch.
+
+    It is a schedule: set ``group["beta"]`` of an optimizer, or ``criterion.beta`` of a loss.
+
+    Examples:
+        >>> [round(cosine_gain(epoch, 2), 6) for epoch in range(4)]
+        [1.0, 0.6, 0.2, 0.2]
+    """
+    turn = torch.pi * min(epoch / epochs, 1.0)
+    return least + (1 - least) * (1 + float(torch.cos(torch.tensor(turn)))) / 2

@@ -1,0 +1,179 @@
+"""The gain: it is that of a Kalman filter, and the noise behind it is the noise there is."""
+
+import pytest
+import torch
+
+import fcco
+from fcco.losses import GroupDROLoss, TableLoss
+from fcco.methods import RULES, chosen_gain, cosine_gain, next_gain
+from fcco.methods.gain import new_gain
+from fcco.objectives import GroupDRO, MultiTaskAUC, OneWayPartialAUC
+from fcco.problem import Objective, Probe
+from fcco.problem.batches import AnchorBatch, GroupBatch, TaskBatch
+from fcco.testing import Toy, make_model
+
+
+class Walk(Objective):
+    """Values that are given; f(u) = u."""
+
+    num_blocks, inner_dim = 500, 1
+
+    def outer(self, u, blocks):
+        return u.squeeze(1)
+
+
+@pytest.mark.parametrize(("drift", "noise"), [(0.1, 1.0), (0.5, 1.0), (1.0, 0.3)])
+def test_it_finds_the_gain_of_a_kalman_filter(drift, noise):
+    """A random walk seen through noise; P solves Riccati's equation P = (1 - beta) P + drift^2."""
+    p = (drift**2 + (drift**4 + 4 * drift**2 * noise**2) ** 0.5) / 2
+    generator = torch.Generator().manual_seed(0)
+    criterion = TableLoss(Walk(), beta="auto").double()
+    truth, blocks = torch.zeros(500, 1, dtype=torch.float64), torch.arange(500)
+
+    def normal():
+        return torch.randn(500, 1, generator=generator, dtype=torch.float64)
+
+    for _ in range(300):
+        truth = truth + drift * normal()
+        values = (truth + noise * normal()).requires_grad_()
+        criterion(Probe(blocks, values, noise=torch.full_like(truth, noise)))
+    assert chosen_gain(criterion.gain) == pytest.approx(p / (p + noise**2), rel=0.1)
+
+
+def test_a_gain_without_noise_is_one_half():
+    model = make_model("linear", 1)
+    problem = Toy()
+    opt = fcco.SOX(model, problem, lr=0.1, beta="auto")
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        draw = problem.draw(3, 2, generator)
+        opt.step(lambda: Probe(draw.blocks, problem.values(model, draw.blocks, draw.samples)))  # noqa: B023
+    assert opt.table.buffers["gain"].tolist() == [0, 0, 0]
+    assert opt._coefficients().beta == 0.5
+
+
+def test_exact_values_are_taken_over_whole():
+    """Without noise, beta = 1: the table is that of the batch."""
+    memory = next_gain(new_gain(), (4.0, 2.0, 0.0))
+    assert chosen_gain(memory) == 1.0
+
+
+def test_a_step_without_known_rows_teaches_nothing():
+    memory = next_gain(new_gain(), (4.0, 2.0, 1.0))
+    assert next_gain(memory, (0.0, 0.0, 0.0)) is memory
+
+
+def test_a_loss_learns_the_gain_that_sox_learns():
+    problem, model = Toy(6, 2), make_model("network", 2)
+    opt = fcco.SOX(model, problem, lr=0.1, alpha=1.0, beta="auto", updated_slopes=True)
+    criterion = TableLoss(problem, beta="auto").double()
+    twin = make_model("network", 2)
+    sgd = torch.optim.SGD(twin.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(20):
+        draw = problem.draw(3, 3, generator)
+        opt.step(lambda: problem.inner(model, draw))  # noqa: B023
+        sgd.zero_grad()
+        criterion(problem.inner(twin, draw)).backward()
+        sgd.step()
+    torch.testing.assert_close(criterion.gain, opt.table.buffers["gain"], rtol=1e-12, atol=0)
+    torch.testing.assert_close(criterion.rows, opt.table.buffers["rows"], rtol=1e-12, atol=1e-14)
+
+
+def partial_auc(x):
+    weights = torch.full((x.shape[1],), 1 / x.shape[1])
+    objective = OneWayPartialAUC(len(x), x.shape[1])
+    scores = torch.cat([torch.zeros(1, dtype=x.dtype), x.flatten()])
+    batch = AnchorBatch(
+        torch.arange(len(x)),
+        scores,
+        anchors=torch.zeros(len(x), dtype=torch.int64),
+        partners=1 + torch.arange(x.numel()).view(x.shape),
+        weights=weights,
+        samples=x.shape[1],
+    )
+    probe = objective.inner(lambda inputs: inputs, batch)
+    unit = probe.log_scale.exp().unsqueeze(1)
+    return probe.values * unit, probe.noise * unit
+
+
+def groups(x):
+    owner = torch.arange(len(x)).repeat_interleave(x.shape[1])
+    counts = torch.full((len(x),), x.shape[1])
+    batch = GroupBatch(torch.arange(len(x)), x.flatten(), owner, counts, targets=owner)
+    probe = GroupDRO(len(x), loss=lambda outputs, targets: outputs).inner(
+        torch.nn.Identity(), batch
+    )
+    return probe.values, probe.noise
+
+
+def means_of_tasks(x):
+    half = x.shape[1] // 2
+    batch = TaskBatch(torch.zeros(1, dtype=torch.int64), x[:1].T, positives=half)
+    rows = [
+        MultiTaskAUC(1).inner(lambda inputs: inputs, TaskBatch(batch.blocks, row[:, None], half))
+        for row in x
+    ]
+    return (torch.cat([getattr(p, name)[:, :2] for p in rows]) for name in ("values", "noise"))
+
+
+@pytest.mark.parametrize("inner", [partial_auc, groups, means_of_tasks])
+def test_noise_is_the_standard_error(inner):
+    """Over many draws of one block, the mean of its square is the variance of the values."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(2000, 6, generator=generator, dtype=torch.float64)
+    values, noise = inner(x)
+    measured = noise.square().mean(0)
+    torch.testing.assert_close(measured, values.var(0), rtol=0.1, atol=0)
+
+
+def test_one_sample_has_no_known_noise():
+    criterion = GroupDROLoss(2, temperature=1.0, beta="auto")
+    for _ in range(3):
+        criterion(torch.rand(2, requires_grad=True), torch.tensor([0, 1]))
+    assert criterion.gain.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda m, p: fcco.SOX(m, p, lr=0.1, beta="atuo"), "beta must be .* got 'atuo'"),
+        (lambda m, p: fcco.SOX(m, p, lr=0.1, beta=("scnt", 1.0)), "beta must be .*'scnt'"),
+        (lambda m, p: fcco.SOX(m, p, lr=0.1, beta=("log", 2.0)), "beta must be .*'log', 2.0"),
+        (lambda m, p: fcco.MSVRM(m, p, version=3, lr=0.1, beta="auto"), "msvrm-v3 needs a number"),
+        (lambda m, p: fcco.Variant(m, p, version=1, lr=0.1, beta="auto"), "every row shrinks"),
+        (
+            lambda m, p: fcco.MSVRM(m, p, version=1, lr=0.1, beta="auto", gamma="theory"),
+            'gamma="theory" is singular',
+        ),
+        (lambda m, p: fcco.MSVRM(m, p, version=1, lr=0.1, beta=("log", 0.5)), 'number or "auto"'),
+        (
+            lambda m, p: fcco.optim.CompositionalOptimizer(
+                m, p, fcco.methods.BSGD, lr=0.1, beta="auto"
+            ),
+            "bsgd has no table",
+        ),
+        (lambda m, p: TableLoss(p, beta="atuo"), "beta must be .* got 'atuo'"),
+    ],
+)
+def test_a_gain_that_makes_no_sense_is_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build(make_model("linear", 1), Toy())
+
+
+def test_a_gain_cannot_become_auto_later():
+    opt = fcco.SOX(make_model("linear", 1), problem := Toy(), lr=0.1)
+    opt.param_groups[0]["beta"] = "auto"
+    with pytest.raises(ValueError, match="built with beta"):
+        opt.step(lambda: problem.inner(None, None))
+
+
+def test_a_logarithmic_row_is_a_geometric_mean():
+    old, fresh = torch.tensor([[2.0], [5.0], [3.0]]), torch.tensor([[8.0], [0.1], [3.0]])
+    beta = RULES["log"](0.25, old.log(), fresh.log())
+    torch.testing.assert_close(old + beta * (fresh - old), old**0.75 * fresh**0.25)
+
+
+def test_the_cosine_ends_at_its_least():
+    assert cosine_gain(0, 10) == 1.0
+    assert cosine_gain(99, 10, least=0.3) == pytest.approx(0.3)
