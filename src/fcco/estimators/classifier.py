@@ -245,14 +245,14 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         """Scale and shift the scores of every task that these samples have both labels of."""
         if target.exclusive:
             return self
-        scores, last = self._scores(X), self.network_[-1]
+        scores, (weights, biases) = self._scores(X), self.network_[-1].parameters()
         for task in target.tasks:
             known = target.labels[:, task] >= 0
             weight = None if target.weight is None else target.weight[known]
             slope, offset = platt(scores[known, task], target.labels[known, task] == 1, weight)
             with torch.no_grad():
-                last.weight[task] *= slope
-                last.bias[task] = slope * last.bias[task] + offset
+                weights[task] *= slope
+                biases[task] = slope * biases[task] + offset
         return self
 
 
