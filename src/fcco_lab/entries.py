@@ -1,36 +1,59 @@
-"""The contenders of experiments: the registered methods, and the usual alternatives."""
+"""The contenders of experiments: the registered methods, the usual alternatives, a user's own."""
 
-from dataclasses import dataclass
+from functools import lru_cache
 
-from fcco.methods import REGISTRY, Entry
+from fcco.methods import REGISTRY, Entry, Method, find
+from fcco_lab.baselines import BASELINES, Baseline
+from fcco_lab.named_objects import is_named, load_named
 
-__all__ = ["BASELINES", "ENTRIES", "Baseline"]
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A usual alternative to a method: an ordinary loss with a torch optimizer.
-
-    Args:
-        name: the name on the command line.
-        label: the label in tables and legends.
-        colours: the colours on a light and on a dark page.
-        coefficients: the coefficients that tuning may vary.
-    """
-
-    name: str
-    label: str
-    colours: tuple[str, str]
-    coefficients: tuple[str, ...] = ("lr",)
-
-
-BASELINES: dict[str, Baseline] = {
-    baseline.name: baseline
-    for baseline in (
-        Baseline("cross-entropy", "cross-entropy", ("#555555", "#a8adb5")),
-        Baseline("min-max", "min-max", ("#96680f", "#d0a35a")),
-    )
-}
+__all__ = ["ENTRIES", "adopt", "entry_of"]
 
 ENTRIES: dict[str, Baseline | Entry] = {**BASELINES, **REGISTRY}
 """All contenders by name, in the order of tables and legends."""
+
+_ADOPTED: dict[str, Entry] = {}
+_COLOURS = ("#57534e", "#d6d3d1")
+
+
+def entry_of(name: str) -> Baseline | Entry:
+    """The contender of a name, of a ``module:name``, or of what ``adopt`` returned.
+
+    Examples:
+        >>> entry_of("fcco.methods:SOX").coefficients
+        ('lr', 'alpha', 'beta')
+    """
+    if name in _ADOPTED:
+        return _ADOPTED[name]
+    if is_named(name):
+        return _own(name)
+    return BASELINES[name] if name in BASELINES else find(name)
+
+
+def adopt(method: Method | Entry) -> str:
+    """Make a method of this program known to this process, and return its name in a config.
+
+    Examples:
+        >>> import fcco
+        >>> adopt(fcco.methods.SOX)
+        'python:sox'
+    """
+    entry = _entry("method", method)
+    name = f"python:{entry.name}"
+    _ADOPTED[name] = entry
+    return name
+
+
+@lru_cache
+def _own(word: str) -> Entry:
+    return _entry(f"method {word!r}", load_named("method", word))
+
+
+def _entry(what: str, found: object) -> Entry:
+    if isinstance(found, Entry):
+        return found
+    if not isinstance(found, Method):
+        raise ValueError(
+            f"{what} must be a fcco.methods.Method or Entry, got {type(found).__name__}"
+        )
+    values, gradients = 1 + len(found.points), 1 + len(found.gradient.points)
+    return Entry(found, found.name, values, gradients, _COLOURS)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import uuid
 import zlib
@@ -9,10 +10,38 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, cast
 
-__all__ = ["append", "beside", "checksum", "regular", "remove", "sweep", "sync", "write"]
+__all__ = [
+    "append",
+    "beside",
+    "checksum",
+    "file_name",
+    "regular",
+    "remove",
+    "sweep",
+    "sync",
+    "write",
+]
 
 _PIECE = 1 << 22
 """Bytes that are read, or written and summed, at a time."""
+
+
+def file_name(text: str, longest: int = 120) -> str:
+    """A valid file name for a text without slashes; different texts have different names.
+
+    A long text is cut, and a checksum of all of it is added; so is one with characters that are
+    replaced, spaces apart.
+
+    Examples:
+        >>> file_name("usps auc sox adam lr=0.1")
+        'usps-auc-sox-adam-lr=0.1'
+        >>> file_name("my:METHOD") != file_name("my/METHOD")
+        True
+    """
+    words = re.sub(r"[^A-Za-z0-9=.,+_-]+", "-", text)
+    if words == text.replace(" ", "-") and len(words) <= longest:
+        return words
+    return f"{words[: longest - 9]}-{zlib.crc32(text.encode()):08x}"
 
 
 Content = str | Callable[[IO[bytes]], object]

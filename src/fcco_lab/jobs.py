@@ -1,16 +1,16 @@
 """One run of a comparison, in a process of its own."""
 
-import re
-import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from fcco_lab.files import file_name
+from fcco_lab.named_objects import is_named
 from fcco_lab.runs import Record
 from fcco_lab.training import Config, Diverged, Training
 from fcco_lab.training.problem import Problem, load_problem
 
-__all__ = ["RunJob", "run_job"]
+__all__ = ["RunJob", "finish", "run_job"]
 
 
 @dataclass(frozen=True)
@@ -29,31 +29,31 @@ def _problem(key: tuple[tuple[str, object], ...], data_dir: Path | None) -> Prob
 
 def _read_once(job: RunJob) -> Problem:
     """A worker runs many configs on one data set."""
-    of_the_data = ("data", "train_size", "holdout", "objective", "device")
-    record = job.config.as_record()
-    return _problem(tuple((key, record[key]) for key in of_the_data), job.data_dir)
+    of_the_data = ("data", "target", "drop", "train_size", "holdout", "objective", "device")
+    keys = [*of_the_data, *(["method"] if is_named(job.config.method) else [])]
+    return _problem(tuple((key, getattr(job.config, key)) for key in keys), job.data_dir)
 
 
 def run_job(job: RunJob) -> Record:
-    """Run to the end; divergence is a result, and an interruption leaves a checkpoint."""
-    output = job.scratch / _directory(job.config.name)
+    """Run to the end; an interruption leaves a checkpoint."""
+    output = job.scratch / file_name(job.config.name)
     training = Training(job.config, output=output, problem=_read_once(job))
+    record = finish(training)
+    if record["status"] != "running" and training.checkpoints is not None:
+        training.checkpoints.clear()
+    return record
+
+
+def finish(training: Training) -> Record:
+    """Run to the end; divergence is a result."""
     try:
         record = training.run()
     except Diverged as error:
         record = training.record("diverged", str(error))
-    if record["status"] != "running" and training.checkpoints is not None:
-        training.checkpoints.clear()
     record["curve"] = [
         {key: _short(value) for key, value in look.items()} for look in record["curve"]
     ]
     return record
-
-
-def _directory(name: str) -> str:
-    """A valid file name: the beginning of the name of the run, and a checksum of all of it."""
-    words = re.sub(r"[^A-Za-z0-9=.-]+", "_", name)[:80]
-    return f"{words}-{zlib.crc32(name.encode()):08x}"
 
 
 def _short(value: float) -> float:

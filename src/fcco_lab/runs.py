@@ -1,8 +1,9 @@
 """Records of runs: finding them, and their names in tables and legends.
 
 A record is a dictionary: ``name``, ``config`` (see ``training.Config``), ``status`` ("running",
-"finished" or "diverged"), ``reason``, ``curve`` (one dictionary per evaluation, from step 0 on)
-and, at the end, ``objective``, ``auc`` and ``ap``.
+"finished" or "diverged"), ``reason``, ``curve`` (one dictionary per evaluation, from step 0 on),
+``content`` (what the data is) and, at the end, ``objective`` and those of ``METRICS`` that were
+measured. The page on the command line has the whole table.
 """
 
 import json
@@ -13,10 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from fcco.optim.caller import users_line
-from fcco_lab.entries import BASELINES, ENTRIES
+from fcco_lab.baselines import BASELINES
+from fcco_lab.entries import ENTRIES
 from fcco_lab.results import Results
 
-__all__ = ["AXES", "Record", "contender_name", "queries", "read_runs"]
+__all__ = [
+    "AXES",
+    "METRICS",
+    "QUANTITIES",
+    "Record",
+    "contender_name",
+    "flaw_of",
+    "main_metric",
+    "queries",
+    "read_runs",
+]
 
 Record = dict[str, Any]
 
@@ -26,6 +38,17 @@ AXES = {
     "seconds": "CPU seconds of training",
 }
 """The horizontal axes of curves, with their labels."""
+
+METRICS = {
+    "auc": "test AUC",
+    "ap": "test AP",
+    "c_index": "test C-index",
+    "ndcg": "test NDCG@10",
+}
+"""What is measured on the test set, with its label; higher is better, and a run has some of it."""
+
+QUANTITIES = {"objective": "exact training objective", **METRICS}
+"""The quantities of curves and tables, with their labels."""
 
 _PREFIXES = {"normalized": "Ada"}
 _SUFFIXES = {"adam": " Adam", "amsgrad": " AMSGrad", "projected": " projected"}
@@ -44,10 +67,20 @@ def contender_name(config: Mapping[str, Any]) -> str:
     """
     method, update = config["method"], config["update"]
     # A record may name a method that is not known here.
-    name = ENTRIES[method].label if method in ENTRIES else str(method)
+    name = ENTRIES[method].label if method in ENTRIES else str(method).removeprefix("python:")
     if method in BASELINES:
         return name
     return _PREFIXES.get(update, "") + name + _SUFFIXES.get(update, "")
+
+
+def main_metric(record: Mapping[str, Any]) -> str:
+    """The metric by which runs like this one are ranked.
+
+    Examples:
+        >>> main_metric({"objective": 0.1, "auc": 0.9, "ap": 0.8})
+        'auc'
+    """
+    return next((key for key in METRICS if record.get(key) is not None), "auc")
 
 
 def queries(point: Mapping[str, Any]) -> int:
@@ -74,7 +107,7 @@ def read_runs(paths: Iterable[Path]) -> list[Record]:
                 _leave_out(f"{file}: it cannot be read ({error})")
                 continue
             for record in records:
-                if flaw := _flaw(record):
+                if flaw := flaw_of(record):
                     _leave_out(f"a record of {file}: {flaw}")
                 else:
                     found.setdefault(record["name"], record)
@@ -94,7 +127,7 @@ def _read(file: Path) -> list[Any]:
     return records
 
 
-def _flaw(record: Any) -> str | None:
+def flaw_of(record: Any) -> str | None:
     """The reason why a record cannot be shown, if there is one."""
     if not isinstance(record, dict):
         return "it is none"
@@ -114,7 +147,7 @@ def _flaw(record: Any) -> str | None:
                 return f"look {number} of {record['name']!r} has {here!r} for {key}"
             before[key] = here
     for part in (record, *record["curve"]):
-        for key in ("objective", "auc", "ap"):
+        for key in QUANTITIES:
             if not isinstance(part.get(key), int | float | None):
                 return f"{record['name']!r} has {part[key]!r} for {key}"
     return None

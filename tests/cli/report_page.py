@@ -53,7 +53,7 @@ class Watched:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)
-        self.page.wait_for_selector(".plot.profiles .scatterlayer")
+        self.page.wait_for_selector(".plot.profiles .line", state="attached")
 
     def check(self, address):
         assert self.complaints == []

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from fcco_lab.files import beside
-from fcco_lab.training import Config, Training, engine
+from fcco_lab.training import Config, Training, objectives, problem
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.problem import load_problem
 
@@ -52,9 +52,9 @@ def arm(place, calls, *, after):
     elif place == "unlink":
         Path.unlink = count_down(Path.unlink, calls, after=after)
     elif place == "look":
-        engine.macro_auroc = count_down(engine.macro_auroc, calls, after=after)
+        objectives.macro_auroc = count_down(objectives.macro_auroc, calls, after=after)
     elif place == "network":
-        engine.Problem.network = count_down(engine.Problem.network, 1, after=after)
+        problem.build_network = count_down(problem.build_network, 1, after=after)
     else:
         whole, left = Checkpoints.save, [calls]
 

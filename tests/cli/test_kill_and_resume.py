@@ -13,7 +13,7 @@ import pytest
 from cli.command import assert_same_run, finish, looks, saved_steps, start, wait_for_step
 from cli.storm import PLACES
 
-from fcco_lab.entries import BASELINES
+from fcco_lab.baselines import BASELINES
 from fcco_lab.training import Config, Training
 from fcco_lab.training.config import CHOICES
 from fcco_lab.training.problem import load_problem

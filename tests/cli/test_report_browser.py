@@ -1,5 +1,7 @@
 """The report's page in a real browser: it draws, answers, fits a phone and asks for nothing."""
 
+import math
+import re
 import shutil
 
 import pytest
@@ -62,16 +64,46 @@ def page(desk, address):
     desk.check(address)
 
 
-def drawn(plot):
-    """What Plotly holds: titles and type of the axes, and the lines without their bands."""
-    return plot.locator(".canvas").evaluate(
-        """div => ({
-            x: div.layout.xaxis.title.text, y: div.layout.yaxis.title.text,
-            log: div.layout.yaxis.type === "log",
-            lines: div.data.filter((_, i) => i % 2).map(line => [line.x, line.y]),
-            visible: div.data.map(trace => trace.visible),
-        })"""
+UNITS = {"k": 1e3, "M": 1e6, "%": 0.01}
+
+
+def number(text):
+    """A label of a tick, read as a person would."""
+    return float(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else float(text)
+
+
+def drawn(plot, *, log=False):
+    """Titles, and the end of each line in the numbers that the ticks of the axes show."""
+    seen = plot.locator(".canvas").evaluate(
+        """canvas => {
+            const all = (place, what) => [...canvas.querySelectorAll(place)].map(what);
+            const ticks = all(".grid text[text-anchor]:not([class])", text => [
+                text.getAttribute("text-anchor"), text.textContent,
+                Number(text.getAttribute("x")), Number(text.getAttribute("y")) - 4]);
+            return {
+                x: canvas.querySelector(".xtitle").textContent,
+                y: canvas.querySelector(".ytitle").textContent,
+                ticks, lines: all(".line", line => line.getAttribute("d")),
+            };
+        }"""
     )
+    across = [(number(text), x) for anchor, text, x, _ in seen["ticks"] if anchor == "middle"]
+    up = [(number(text), y) for anchor, text, _, y in seen["ticks"] if anchor == "end"]
+    assert min(len(across), len(up)) >= 3, "enough ticks to read the figure"
+    ends = []
+    for path in seen["lines"]:
+        x, y = (float(word) for word in re.split("[ML]", path)[-1].split(","))
+        ends.append((read_off(across, x, log=False), read_off(up, y, log=log)))
+    return seen | {"ends": ends}
+
+
+def read_off(ticks, pixel, *, log):
+    """The value at a pixel, on the line through the first and the last tick."""
+    values = [math.log10(value) if log else value for value, _ in ticks]
+    pixels = [place for _, place in ticks]
+    share = (pixel - pixels[0]) / (pixels[-1] - pixels[0])
+    value = values[0] + share * (values[-1] - values[0])
+    return 10**value if log else value
 
 
 def test_plots_are_drawn_in_light_and_dark(page, tmp_path):
@@ -81,15 +113,24 @@ def test_plots_are_drawn_in_light_and_dark(page, tmp_path):
         plots = page.locator(".plot").all()
         assert len(plots) == 3
         for plot in plots:
-            assert plot.locator("svg.main-svg").first.bounding_box()["height"] > 200
-            assert plot.locator(".scatterlayer path.js-line").count() >= 3
-        assert plots[0].locator(".scatterlayer path.js-fill").count() == 3
+            assert plot.locator(".canvas svg").bounding_box()["height"] > 200
+            assert plot.locator(".line").count() == 3
+        assert plots[0].locator(".band").count() == 3
         title = plots[0].locator(".xtitle")
         colours.append(title.evaluate("title => getComputedStyle(title).fill"))
         pictures.append(page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True))
     assert min(map(len, pictures)) > 50_000
     assert pictures[0] != pictures[1]
     assert colours == ["rgb(163, 173, 185)", "rgb(87, 96, 106)"]  # --quiet of either scheme
+
+
+def test_lines_can_be_told_apart_without_colours(page):
+    lines = page.locator(".plot").first.locator(".legend button svg")
+    looks = lines.evaluate_all(
+        """all => all.map(svg => [svg.querySelector("line").getAttribute("stroke-dasharray"),
+                                  svg.querySelector("path")?.getAttribute("d")].join())"""
+    )
+    assert len(set(looks)) == len(looks) == 3
 
 
 def test_every_axis_button_changes_its_axis(page):
@@ -99,27 +140,45 @@ def test_every_axis_button_changes_its_axis(page):
         for x in AXES:
             for key in (x, y):
                 plot.locator(f"button[data-key={key}]").click()
-            seen = drawn(plot)
-            assert (seen["x"], seen["y"], seen["log"]) == (AXES[x], title, y == "objective")
-            assert seen["lines"][0][0][-1] == pytest.approx(ends[x])
+            seen = drawn(plot, log=y == "objective")
+            assert (seen["x"], seen["y"]) == (AXES[x], title)
             value = (0.8**11 + 0.82**11) / 2
             expected = {"objective": value, "auc": 1 - value / 2, "ap": 1 - value * 0.9}
-            assert seen["lines"][0][1][-1] == pytest.approx(expected[y], rel=1e-5)
+            assert seen["ends"][0] == pytest.approx((ends[x], expected[y]), rel=1e-3)
             assert plot.locator(".buttons [aria-pressed=true]").count() == 2
-            assert plot.locator(".xtitle").text_content() == AXES[x]
 
 
 def test_profile_buttons_and_legend(page):
     profiles, curves = page.locator(".plot.profiles"), page.locator(".plot").first
     profiles.locator("button[data-key=seconds]").click()
-    assert drawn(profiles)["x"] == "times the fewest CPU seconds"
+    assert profiles.locator(".xtitle").text_content() == "times the fewest CPU seconds"
     name = curves.locator(".legend button", has_text="AdaMSVRM-v2")
     name.click()
-    assert drawn(curves)["visible"] == [True, True, False, False, True, True]
+    assert curves.locator(".line").count() == 2
     assert name.get_attribute("aria-pressed") == "false"
-    assert curves.locator(".scatterlayer path.js-line[style*='stroke-width: 2.2']").count() == 2
     name.click()
-    assert drawn(curves)["visible"] == [True] * 6
+    assert curves.locator(".line").count() == 3
+
+
+def test_the_pointer_reads_a_value_and_zooms(page):
+    plot = page.locator(".plot").first
+    plot.locator("button[data-key=samples]").click()
+    plot.locator("button[data-key=auc]").click()
+    before = drawn(plot)
+    box = plot.locator(".canvas").bounding_box()
+    last = plot.locator(".mark").last.bounding_box()
+    page.mouse.move(last["x"] + last["width"] / 2 - 3, last["y"] + last["height"] / 2)
+    tip = plot.locator(".tip").text_content()
+    value = 1 - (0.5**11 + 0.52**11) / 4
+    spread = f"{(0.52**11 - 0.5**11) / 2 / 2**0.5:.1e}".replace("e-0", "e-")
+    assert tip == f"MSVRM-v3 Adam{value:.4g} ± {spread} at 7.04k"
+    page.mouse.move(box["x"] + 200, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, box["y"] + 200)
+    page.mouse.up()
+    assert plot.locator(".grid text").all_text_contents() != [t[1] for t in before["ticks"]]
+    plot.locator(".canvas").dblclick(position={"x": 300, "y": 150})
+    assert drawn(plot)["ticks"] == before["ticks"]
 
 
 def test_a_heading_sorts_and_what_is_missing_stays_last(page):
@@ -145,5 +204,5 @@ def test_a_phone_needs_no_sideways_scroll(browser, address):
     assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
     box = phone.page.locator(".box").first.evaluate("box => [box.scrollWidth, box.clientWidth]")
     assert box[0] > box[1]  # the table scrolls in its own
-    assert phone.page.locator(".canvas svg.main-svg").first.bounding_box()["width"] <= 390
+    assert phone.page.locator(".canvas svg").first.bounding_box()["width"] <= 390
     phone.check(address)

@@ -9,7 +9,7 @@ from cli.report_runs import run
 from fcco_lab.entries import ENTRIES
 from fcco_lab.presentation.curves import mean_curve
 from fcco_lab.report import write_report
-from fcco_lab.report.looks import DASHES
+from fcco_lab.report.looks import look
 
 
 def test_mean_curve_is_over_the_shared_range():
@@ -61,4 +61,8 @@ def test_lines_can_be_seen_on_both_grounds(ground, which):
         low, high = sorted((luminance(colour), luminance(ground)))
         assert (high + 0.05) / (low + 0.05) >= 3, colour
     assert len(set(colours)) == len(colours)
-    assert len(set(DASHES.values())) == len(DASHES)
+
+
+def test_forty_lines_can_be_told_apart_without_colours():
+    looks = [look({"method": "sox"}, number) for number in range(40)]
+    assert len({(one["dash"], one["mark"]) for one in looks}) == 40

@@ -10,14 +10,21 @@ from importlib import import_module
 import pytest
 from cli.command import call
 
-from fcco_lab.cli import options
+from fcco.methods import REGISTRY
+from fcco_lab.cli import options, reproduce, study
 from fcco_lab.cli.app import COMMANDS
 from fcco_lab.cli.options import make_config
 from fcco_lab.cli.tune import SEARCHED
+from fcco_lab.reproduction.plan import ARTEFACTS
+from fcco_lab.studies.catalogue import STUDIES
 from fcco_lab.training import Config, read_toml
+from fcco_lab.training.config import CHOICES, METHODS
+from fcco_lab.training.objectives import OBJECTIVES
 
 OTHER = {
     "data": "usps",
+    "target": "time,event",
+    "drop": "name",
     "train_size": 100,
     "holdout": 0.25,
     "objective": "gap",
@@ -106,8 +113,12 @@ def test_help_has_every_setting_with_its_default(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--set", "LR=1"], "unknown key 'LR' (did you mean 'lr'?)"),
-        (["--set", "Weight-Decay=1"], "unknown key 'Weight_Decay' (did you mean 'weight_decay'?)"),
+        (["--set", "lr"], "--set takes key=value, such as lr=0.1, got 'lr'"),
+        (["--set", "LR=1"], "unknown setting 'LR' (did you mean 'lr'?)"),
+        (
+            ["--set", "Weight-Decay=1"],
+            "unknown setting 'Weight_Decay' (did you mean 'weight_decay'?)",
+        ),
         (["--set", "diagnostics=maybe"], "diagnostics must be true or false, got 'maybe'"),
         (["--set", "lr=fast"], "lr must be a number, got 'fast'"),
         (["--method", "SOX"], "unknown method 'SOX' (did you mean 'sox'?); there are: sox, soap"),
@@ -116,6 +127,7 @@ def test_help_has_every_setting_with_its_default(capsys):
             ["--gamma", "aeg"],
             "unknown gamma 'aeg' (did you mean 'age'?); there are: age, theory, storm or a number",
         ),
+        (["--beta", "atuo"], "unknown beta 'atuo' (did you mean 'auto'?); there are: auto or a nu"),
         (["--holdout", "1"], "holdout must lie in [0, 1), got 1.0"),
         (["--lr", "nan"], "lr must be positive, got nan"),
         (["--weight-decay", "-1"], "weight_decay must not be negative, got -1.0"),
@@ -132,7 +144,7 @@ def test_an_error_says_what_was_meant(tmp_path, capsys, monkeypatch, words, mess
 
 IMPORTED = """
 import sys
-sys.argv = ["fcco", {word!r}]
+sys.argv = ["fcco", *{words!r}]
 from fcco_lab.cli import main
 try:
     main()
@@ -141,18 +153,28 @@ finally:
 """
 
 
-@pytest.mark.parametrize("word", ["--help", "", "trian"])
-def test_top_level_help_is_light(word):
-    """Neither it nor a mistyped command waits for torch."""
+@pytest.mark.parametrize(
+    "words", [("-h",), ("",), ("trian",), *((c, "-h") for c in COMMANDS if c != "demo")]
+)
+def test_help_is_light(words):
+    """Neither a help page nor a mistyped command waits for torch."""
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTED.format(word=word)], capture_output=True, text=True
+        [sys.executable, "-c", IMPORTED.format(words=words)], capture_output=True, text=True
     )
     imported = ast.literal_eval(done.stdout.splitlines()[-1])
     assert "fcco_lab" in imported
-    heavy = {"torch", "numpy", "fcco", "sklearn", "matplotlib", "scipy", "plotly", "optuna"}
+    heavy = {"torch", "numpy", "fcco", "sklearn", "matplotlib", "scipy", "optuna"}
     assert not heavy & set(imported)
-    expected = {"--help": "compare", "": "nothing was given", "trian": "train"}[word]
-    assert expected in done.stdout + done.stderr
+    expected = {"-h": "compare", "": "nothing was given", "trian": "train"}
+    assert expected.get(words[0], "--help") in done.stdout + done.stderr
+
+
+def test_names_that_help_lists_are_those_there_are():
+    """They are written down, as what they name needs torch."""
+    assert tuple(n for n, entry in REGISTRY.items() if not entry.needs_pair) == METHODS
+    assert tuple(STUDIES) == study.NAMES
+    assert tuple(ARTEFACTS) == reproduce.NAMES
+    assert tuple(OBJECTIVES) == CHOICES["objective"]
 
 
 def test_top_level_help_has_the_first_line_of_each(capsys):
@@ -160,3 +182,7 @@ def test_top_level_help_has_the_first_line_of_each(capsys):
     for name in COMMANDS:
         function = getattr(import_module(f"fcco_lab.cli.{name}"), name)
         assert function.__doc__.splitlines()[0] in shown
+
+
+def test_flags_and_commands_in_any_case(capsys, monkeypatch):
+    assert given_to("Train", capsys, monkeypatch, "--LR", "0.5", "--Method", "sox").lr == 0.5

@@ -13,11 +13,10 @@ from cli.command import SMALL, assert_same_run, call, finish, looks, saved_steps
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fcco.data import GroupData, block_loader
+from fcco.data import GroupData, block_loader, load_digits
 from fcco.methods import REGISTRY
 from fcco.objectives import SoftmaxPooling
 from fcco.optim import by_name
-from fcco_lab.cli import train as command
 from fcco_lab.networks import build_network
 from fcco_lab.training import Config, Training
 from fcco_lab.training.checkpoints import Checkpoints
@@ -33,7 +32,7 @@ def scores_of(output, network):
     model.load_state_dict(torch.load(output / "model.pt", weights_only=True))
     with torch.no_grad():
         scores = model.eval()(problem.test_inputs).numpy()
-    labels = problem.test_labels.numpy()
+    labels = load_digits(seed=0)[1].labels.numpy()
     return (
         roc_auc_score(labels, scores, average="macro"),
         average_precision_score(labels, scores, average="macro"),
@@ -102,7 +101,7 @@ def test_flags_win_over_set_and_set_over_the_file(tmp_path, capsys, monkeypatch)
         seen.append(config)
         raise SystemExit
 
-    monkeypatch.setattr(command, "load_problem", stop)
+    monkeypatch.setattr("fcco_lab.training.problem.load_problem", stop)
     file = tmp_path / "run.toml"
     file.write_text('lr = 0.5\nalpha = 0.25\nbeta = 0.125\nmethod = "sox"\nsafeguard = false\n')
     settings = ("--set", "alpha=0.75", "--set", "snapshot-every=9", "--set", "lr=7")
@@ -111,17 +110,21 @@ def test_flags_win_over_set_and_set_over_the_file(tmp_path, capsys, monkeypatch)
     (config,) = seen
     assert (config.lr, config.alpha, config.beta) == (0.0625, 0.75, 0.125)
     assert (config.method, config.safeguard, config.snapshot_every) == ("sox", False, 9)
-    assert (config.gamma, config.network) == (2, "cnn")
+    assert (config.gamma, config.network) == (2, "auto")
 
 
 ERRORS = {
-    "a key of the file": (["--config", "FILE"], "lernrate = 1", r"FILE.*unknown key 'lernrate'"),
+    "a key of the file": (
+        ["--config", "FILE"],
+        "lernrate = 1",
+        r"FILE.*unknown setting 'lernrate'",
+    ),
     "near a key": (["--config", "FILE"], "aplha = 1", r"'aplha' \(did you mean 'alpha'\?\)"),
     "type": (["--config", "FILE"], 'lr = "fast"', "FILE: lr must be a number, got 'fast'"),
     "truth": (["--config", "FILE"], "steps = true", "steps must be a whole number, got True"),
     "not TOML": (["--config", "FILE"], "lr : 3", "FILE is not TOML"),
     "no file": (["--config", "none.toml"], "", "there is no config file none.toml"),
-    "set": (["--set", "lr"], "", "--set takes key=value, got 'lr'"),
+    "set": (["--set", "lr"], "", "--set takes key=value, such as lr=0.1, got 'lr'"),
     "set type": (["--set", "steps=many"], "", "steps must be a whole number, got 'many'"),
     "method": (["--method", "msvrm-2"], "", r"'msvrm-2' \(did you mean 'msvrm-v2'\?\)"),
     "update": (["--update", "adan"], "", r"'adan' \(did you mean 'adam'\?\)"),

@@ -54,20 +54,30 @@ class Run:
         parallel: "ddp", "fsdp" or "alone".
         num_blocks: m; a multiple of the shares.
         frozen: how many parameters are, the first ones.
+        dtype: of data and parameters.
     """
 
     def __init__(
-        self, case, parallel, *, num_blocks=BLOCKS, chunks=1, loss=False, ranks=None, frozen=0
+        self,
+        case,
+        parallel,
+        *,
+        num_blocks=BLOCKS,
+        chunks=1,
+        loss=False,
+        ranks=None,
+        frozen=0,
+        dtype=torch.float64,
     ):
         name, rule, options = CASES[case]
         entry = CATALOGUE[name]
         torch.manual_seed(0)
-        self.problem = Toy(num_blocks, 2, affine=entry.affine)
+        self.problem = Toy(num_blocks, 2, affine=entry.affine, dtype=dtype)
         self.chunks, self.loss = chunks, loss
         self.rank, self.size = (0, 1)
         if parallel != "alone":
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.model = self.module = make_model("network", 2)
+        self.model = self.module = make_model("network", 2).to(dtype)
         for p in list(self.module.parameters())[:frozen]:
             p.requires_grad_(False)
         if parallel == "ddp":

@@ -6,25 +6,24 @@ import torch
 from distributed.cluster import Run, join
 
 from fcco.testing.faults import FailAt, Fault
-from fcco.testing.job import assert_same, capture
+from fcco.testing.job import assert_unchanged, capture
 
 
-def fail_each(case, parallel, every):
+def fail_each(case, parallel, every, first=1):
     """In a snapshot, where there is one, and in a step; returns how many operations there were."""
     run, twin = (Run(case, parallel).run(1, 4) for _ in range(2))
     total = 0
     for act in (Run.snapshot, lambda run: run.opt.step(lambda: run.inner(run.draw(5)))):
         if act is Run.snapshot and not run.opt.method.anchored:
             continue
-        before, k = capture(run.module, run.opt), 1
+        before, k = capture(run.module, run.opt), first
         while True:
             mode = FailAt(k, aligned=True)
             try:
                 with mode:
                     act(run)
             except Fault:
-                assert_same(before, capture(run.module, run.opt))
-                assert all(p.grad is None for p in run.module.parameters())
+                assert_unchanged(before, run.module, run.opt)
             else:
                 break
             k += every
@@ -39,8 +38,8 @@ def fail_each(case, parallel, every):
 if __name__ == "__main__":
     directory, every, *cases = sys.argv[1:]
     rank, _ = join(directory)
-    for case in cases:
+    for number, case in enumerate(cases):
         for parallel in ("ddp", "fsdp"):
-            count = fail_each(case, parallel, int(every))
+            count = fail_each(case, parallel, int(every), 1 + number % int(every))
             sys.stdout.write(f"{case} {parallel}: {count} operations\n")
             sys.stdout.flush()

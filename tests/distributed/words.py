@@ -114,6 +114,38 @@ def ranks_may_have_unequal_numbers_of_micro_batches(rank):
                 torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
+def unequal_numbers_are_refused_where_each_closure_is_collective(rank):
+    """Under FSDP2, and where gradients are averaged closure by closure: they would wait."""
+
+    def halves(run, draw):
+        parts = [Draw(*(x[k : k + 1] for x in vars(draw).values())) for k in (0, 1)]
+        return [lambda part=part: run.inner(part) for part in parts]
+
+    def check(run, closures):
+        before = capture(run.module, run.opt)
+        for verb in (run.opt.step, run.opt.estimate):
+            error = raised(lambda verb=verb: verb(closures))
+            assert isinstance(error, ValueError), error
+            assert "every rank must bring equally many closures" in str(error), error
+            assert f"this one brought {1 + rank}, and all 2 together 3" in str(error), error
+            assert_unchanged(before, run.module, run.opt)
+
+    for case in ("sox", "v2 adam", "v3"):
+        run, other = Run(case, "fsdp").run(1, 3), Run(case, "fsdp").run(1, 3)
+        draw = run.draw(4)
+        check(run, halves(run, draw) if rank else [lambda run=run, draw=draw: run.inner(draw)])
+        run.opt.step(halves(run, draw))  # equal numbers: it goes on
+        other.opt.step(lambda other=other, draw=draw: other.inner(draw))
+        for name in ("params", "z"):
+            for a, b in zip(run.result()[name], other.result()[name], strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    for options in ({"dtype": torch.bfloat16}, {"ranks": Ranks(defer=False)}):
+        run = Run("v2", "ddp", **options).run(1, 3)
+        draw = run.draw(4)
+        check(run, halves(run, draw) if rank else [lambda run=run, draw=draw: run.inner(draw)])
+        run.run(4, 5)
+
+
 def an_error_leaves_no_gradient_behind(rank):
     """One that all ranks meet between two points, when the first gradient is held back."""
     for parallel in ("ddp", "fsdp"):
@@ -350,6 +382,7 @@ def main(directory):
         blocks_of_another_rank_are_refused,
         unequal_counts_are_refused,
         ranks_may_have_unequal_numbers_of_micro_batches,
+        unequal_numbers_are_refused_where_each_closure_is_collective,
         an_error_leaves_no_gradient_behind,
         an_unused_parameter_is_named_before_anything_is_committed,
         a_large_number_is_no_fault,

@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -108,6 +109,21 @@ def test_an_overflow_names_the_sample():
     assert same(criterion, before)
 
 
+@pytest.mark.parametrize("build", [
+    L.PushLoss,
+    lambda y: L.PartialAUCLoss(y, temperature=0.1),
+    lambda y: L.PartialAUCLoss(y, temperature=1.0, two_way=0.5),
+])  # fmt: skip
+def test_a_loss_that_float32_cannot_hold(build):
+    """Sums are float64, the result is not: it is no inf or NaN that the table keeps."""
+    criterion = build(labels())
+    before = state(criterion)
+    scores = (1e30 * PLAIN.scores()).float().requires_grad_()
+    with pytest.raises(FloatingPointError, match=rf"sample {scores.abs().argmax()}\b"):
+        criterion(scores, torch.arange(45))
+    assert same(criterion, before)
+
+
 def test_scores_that_the_table_cannot_hold():
     criterion = L.APLoss([1, 0, -1])
     with pytest.raises(FloatingPointError, match="sample 2"):
@@ -121,7 +137,17 @@ def test_scores_that_the_table_cannot_hold():
     (lambda: L.CoxLoss([1.0, torch.nan], [0, 1]), "times"),
     (lambda: L.CoxLoss([1.0, 2.0], [1, 1, 1]), "events"),
     (lambda: L.CoxLoss([1.0], [1], ties="exact"), "ties"),
+    (lambda: L.CoxLoss(3.0, 1), "times"),
+    (lambda: L.CoxLoss(None, [1]), "times"),
     (lambda: L.AUCLoss([1, 1]), "both"),
+    (lambda: L.AUCLoss([1, -1]), "negatives are 0, and -1 is a missing label"),
+    (lambda: L.AUCLoss(["cat", "dog"]), "labels"),
+    (lambda: L.AUCLoss(None), "labels"),
+    (lambda: L.AUCLoss([1, 0])(torch.zeros(1), None), "index"),
+    (lambda: L.AUCLoss([1, 0])(torch.zeros(1), ["a"]), "index"),
+    (lambda: L.AUCLoss([1, 0])(torch.zeros(1), 0), "index"),
+    (lambda: L.AUCLoss([1, 0])(torch.zeros(1), [0], weight="x"), "weight"),
+    (lambda: L.AUCLoss([1, 0])(torch.zeros(1, 1).squeeze(), [0]), r"squeeze\(1\)"),
     (lambda: L.AUCLoss([1, 0], temperature=0.0), "temperature"),
     (lambda: L.APLoss([0, 2]), "sample 1, task 0 has 2"),
     (lambda: L.APLoss(torch.zeros(2, 2, 2)), "shape"),
@@ -131,7 +157,10 @@ def test_scores_that_the_table_cannot_hold():
     (lambda: L.PushLoss(labels(), power=0.5), "power"),
     (lambda: L.PushLoss(labels(), power=float("nan")), "power"),
     (lambda: L.NDCGLoss([0, 0], [2]), "relevant"),
+    (lambda: L.NDCGLoss([0, 2000], [2]), "grades"),
     (lambda: L.NDCGLoss([0, 1], [3]), "lengths"),
+    (lambda: L.NDCGLoss([0, 1], [2.0]), "lengths"),
+    (lambda: L.ListNetLoss(["a", 1], [2]), "grades"),
     (lambda: L.NDCGLoss([0, 1], [2], top_k=0), "top_k"),
     (lambda: L.ListNetLoss([0, -1], [2]), "grades"),
     (lambda: L.ListNetLoss([0, 1], [2, 0]), "empty"),
@@ -166,6 +195,39 @@ def test_labels_come_in_many_kinds():
     with_minus = y.clone()
     with_minus[3] = -1
     assert L.APLoss(missing).exact(scores) == L.APLoss(with_minus).exact(scores)
+    shuffled = pd.Series(y.numpy())[y.argsort(stable=True).numpy()]
+    for series in (shuffled, shuffled.set_axis([f"patient {k}" for k in range(45)])):
+        assert L.APLoss(series).exact(scores) == L.APLoss(y.sort().values).exact(scores)
+    table, two = torch.stack([y, 1 - y], 1), torch.stack([scores, -scores], 1)
+    for kind in (pd.DataFrame(table.numpy()), table.T.contiguous().T):
+        assert L.APLoss(kind).exact(two) == L.APLoss(table).exact(two)
+    frozen = np.arange(9)
+    frozen.flags.writeable = False
+    assert L.APLoss(y)(scores[:9], frozen) == L.APLoss(y)(scores[:9], torch.arange(9))
     grades, lengths = (np.asarray(part) for part in ranking())
     assert L.ListNetLoss(grades, lengths).exact(scores).isfinite()
     assert copy.deepcopy(L.CoxLoss(*map(np.asarray, survival()))).exact(scores).isfinite()
+
+
+def test_times_come_in_many_kinds():
+    times, events = survival()
+    scores = PLAIN.scores()
+    values = {
+        L.CoxLoss(given, events).exact(scores).item()
+        for given in (times, times.byte(), times.half(), times.tolist(), pd.Series(times.numpy()))
+    }
+    assert len(values) == 1
+    two = times > times.median()
+    assert L.CoxLoss(two, events).exact(scores) == L.CoxLoss(two.int(), events).exact(scores)
+
+
+def test_times_of_a_list_are_as_precise_as_it_is():
+    """Seconds since 1970 are too long for float32, in which these would be tied."""
+    given = [1.7e9, 1.7e9 + 1, 1.7e9 + 2]
+    scores = torch.tensor([1.0, 2.0, 3.0])
+    assert L.CoxLoss(given, [1, 1, 1]).exact(scores) == L.CoxLoss([0, 1, 2], [1] * 3).exact(scores)
+
+
+def test_many_samples_without_a_warning():
+    """Between events that are far apart sums are cut into blocks."""
+    assert len(L.CoxLoss(torch.arange(5000), torch.arange(5000) % 2500 == 0).starts) > 4

@@ -57,6 +57,23 @@ def test_resume_in_the_middle_of_a_pass_is_bit_exact(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_refreshed_table_is_exact(case):
+    model, criterion, optimizer, x = setup(case)
+    train(model, criterion, optimizer, x, batches(case))
+    criterion.eval()
+    with torch.no_grad():
+        criterion.refresh(model(x[:5]), torch.arange(5))
+        criterion.refresh(model(x))
+    assert not criterion.training
+    exact = criterion.exact(model(x))
+    value = criterion.train()(model(x[:3]), torch.arange(3))
+    torch.testing.assert_close(value, exact, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="sample"):
+        criterion.eval().refresh(model(x), torch.arange(case.size) + 1)
+    assert not criterion.training
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_copy_goes_its_own_way(case):
     model, criterion, optimizer, x = setup(case)
     train(model, criterion, optimizer, x, list(batches(case))[:9])

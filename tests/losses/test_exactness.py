@@ -1,5 +1,7 @@
 """With fresh scores, batches of any sizes add up to the exact value and gradient."""
 
+import math
+
 import pytest
 import torch
 from losses import criteria
@@ -114,6 +116,16 @@ def test_one_sample_alone_has_no_gradient(case):
     loss = case.criterion()(score, torch.tensor([0]))
     loss.backward()
     assert not score.grad.any()
+
+
+def test_the_last_digits_of_a_far_pair():
+    """log(1 + exp(20.5)) is not 20.5, nor is its slope 1."""
+    criterion = L.AUCLoss([1, 0]).double()
+    scores = torch.tensor([0.0, 20.5], dtype=torch.float64, requires_grad=True)
+    for value in (criterion(scores, [0, 1]), criterion.exact(scores)):
+        (slope,) = torch.autograd.grad(value, scores)
+        assert slope[1].item() == pytest.approx(1 / (1 + math.exp(-20.5)), abs=1e-14)
+        assert value.item() == pytest.approx(20.5 + math.exp(-20.5), abs=1e-14)
 
 
 def test_positives_may_be_missing_from_a_batch():

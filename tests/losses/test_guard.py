@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from losses.criteria import generator
+from torch.utils.checkpoint import checkpoint
 
 from fcco import losses as L
 
@@ -54,6 +55,36 @@ def test_it_is_off_after_a_pass_at_rest(number, tasks):
         found = gradient(criterion, nearly, index)
         expected = slope[index] * N / len(index)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_it_is_off_for_the_last_batch_of_a_pass_at_rest(number):
+    """Which was stale when it was written; the table is not any more."""
+    criterion, parts = list(kinds())[number], torch.arange(N).split(N // 2)
+    for seed in range(2):
+        for index in parts:
+            h = 3 * scores(seed)
+            criterion(h[index].requires_grad_(), index)
+    for index in parts[::-1]:
+        found = gradient(criterion, h, index)
+        torch.testing.assert_close(found, exact(criterion, h, index), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("number", range(3))
+def test_a_recomputed_forward_pass_leans_as_the_first(number, reentrant):
+    """By then the batch's scores are in the table, and do not show how far they have moved."""
+    criterion = list(kinds())[number]
+    criterion(scores(0), torch.arange(N))
+    twin, index = copy.deepcopy(criterion), torch.arange(0, N, 9)
+    h = (3 * scores(1)).requires_grad_()
+    loss = checkpoint(lambda h: criterion(h[index], index), h, use_reentrant=reentrant)
+    loss.backward()
+    found = h.grad[index]
+    torch.testing.assert_close(found, gradient(twin, h.detach(), index))
+    patched = scores(0)
+    patched[index] = h.detach()[index]
+    assert not torch.allclose(found, exact(twin, patched, index), rtol=0.1), "it leans"
 
 
 @pytest.mark.parametrize("number", range(3))

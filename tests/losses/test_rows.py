@@ -549,3 +549,15 @@ def test_merging_rows_of_one_block_keeps_what_is_small():
         probe.values, torch.tensor([[0.0, 1.0], [(2 + 4 / math.e) / 3, 5 / 3]])
     )
     assert probe.samples.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("build", [
+    lambda: L.ContrastiveLoss(9, temperature=0.1).forward,
+    lambda: lambda first, second, index: L.NCALoss([0, 1] * 5)(first, index),
+])  # fmt: skip
+def test_embeddings_whose_norm_overflows(build):
+    """Normalized, they would all be 0, and nothing would be learned without a word."""
+    first = torch.ones(3, 2)
+    first[1] = 1e30
+    with pytest.raises(FloatingPointError, match=r"\[7\]"):
+        build()(first, torch.ones(3, 2), torch.tensor([2, 7, 4]))

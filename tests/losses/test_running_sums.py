@@ -99,6 +99,36 @@ def test_rows_that_are_nothing_are_left_alone():
     assert loss.item() == pytest.approx(criterion.exact(torch.tensor([9.0, 8, 8.5, -8])).item())
 
 
+def test_sums_that_are_almost_nothing():
+    """exp(-715) and less: its reciprocal is infinite."""
+    labels = torch.tensor([1, 0, 0])
+    criterion = L.PushLoss(labels)
+    scores = torch.tensor([0.0, -715.0, 1.0], requires_grad=True)
+    for index in torch.arange(3).split(1):
+        loss = criterion(scores[index], index)
+    value = criterion.exact(scores)
+    assert loss.item() == pytest.approx(value.item(), rel=1e-12)
+    found, expected = (
+        torch.autograd.grad(v, scores)[0] for v in (criterion(scores, torch.arange(3)), value)
+    )
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("exponent", range(5, 25))
+def test_differences_keep_their_digits(exponent):
+    """A term leaves that was 2^exponent times the rest."""
+    labels = torch.tensor([1] + [0] * 40)
+    criterion = L.PartialAUCLoss(labels, temperature=1.0)
+    calm = torch.randn(41, generator=generator()) * 0.1
+    high = (exponent * torch.tensor(2.0).log() + 5).sqrt() - 1
+    criterion(calm, torch.arange(41))
+    criterion(high[None], torch.tensor([40]))
+    part = calm[3:].requires_grad_()
+    (found,) = torch.autograd.grad(criterion(part[37:], torch.tensor([40])), part)
+    (expected,) = torch.autograd.grad(criterion.exact(torch.cat([calm[:3], part])), part)
+    torch.testing.assert_close(found[37:], 41 * expected[37:], rtol=1e-9, atol=0)
+
+
 def test_float32_sums_stay_good():
     torch.set_default_dtype(torch.float32)
     case = next(case for case in CASES if case.name == "pauc")

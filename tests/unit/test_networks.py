@@ -9,8 +9,9 @@ import torch
 
 from fcco.data import TaskData
 from fcco.methods import REGISTRY
+from fcco.metrics import macro_auroc
 from fcco.objectives import MultiTaskAUC
-from fcco_lab.entries import BASELINES
+from fcco_lab.baselines import BASELINES
 from fcco_lab.networks import NETWORKS, build_network
 from fcco_lab.training import Config, Training
 from fcco_lab.training.config import CHOICES
@@ -83,19 +84,20 @@ def shared(name):
     return build_network(name, (1, 8, 8), TASKS, seed=0)
 
 
-class Tiny(Problem):
-    """Images of noise; a network is built once and copied."""
-
-    def network(self, config):
-        return deepcopy(shared(config.network))
-
-
 def tiny():
+    """Images of noise; a network is built once and copied."""
     generator = torch.Generator().manual_seed(0)
     classes = torch.arange(SIZE) % TASKS
     inputs = torch.randn(SIZE, 1, 8, 8, generator=generator) + classes.view(-1, 1, 1, 1)
     train = TaskData.from_classes(inputs, classes)
-    return Tiny(train, classes, MultiTaskAUC(TASKS), inputs, train.labels, (1, 8, 8))
+    return Problem(
+        train=train,
+        objective=MultiTaskAUC(TASKS),
+        network=lambda config: deepcopy(shared(config.network)),
+        test_inputs=inputs,
+        measure=lambda scores: {"auc": macro_auroc(scores, train.labels)},
+        classes=classes,
+    )
 
 
 def queries_of(method):

@@ -30,7 +30,10 @@ def tensor(name: str, given: Any) -> Tensor:
             mine = given.flags.writeable or hasattr(given, "filename")  # a map of a file stays one
             if not (mine and given.dtype.isnative and min(given.strides, default=0) >= 0):
                 given = given.astype(given.dtype.newbyteorder("="), order="C")  # as torch wants it
-        return torch.as_tensor(given)
+        found = torch.as_tensor(given)
+        if found.is_floating_point() and not hasattr(given, "__array__"):
+            return torch.as_tensor(given, dtype=torch.float64)  # as Python's numbers are
+        return found
     except (AttributeError, OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a tensor or an array of numbers: {error}") from error
 
@@ -78,6 +81,8 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
         raise ValueError(f"{name} must be {_KINDS[kind]}, got {values.dtype}")
     if values.dtype in _UNSIGNED:  # with which torch can do little; as ids, those too large are < 0
         values = values.double() if kind == "real" else values.long()
+    elif kind == "real" and values.dtype == torch.bool:
+        values = values.double()
     wrong = {
         "binary": (values != 0) & (values != 1),
         "whole": values < 0,

@@ -68,7 +68,8 @@ class Reduction:
                 module.reset_iter_state()
             for group in getattr(state, "_fsdp_param_groups", ()):
                 for param in group.fsdp_params:
-                    param.unsharded_accumulated_grad = None
+                    if "unsharded_accumulated_grad" in vars(param):  # in older releases
+                        param.unsharded_accumulated_grad = None
                     if hasattr(param, "_unsharded_param"):
                         param._unsharded_param.grad = None
 

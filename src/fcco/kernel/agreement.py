@@ -6,7 +6,7 @@ from torch import Tensor
 from fcco.distributed import Ranks
 from fcco.kernel.checks import Checks
 
-__all__ = ["agree"]
+__all__ = ["agree", "equally_many"]
 
 
 def agree(
@@ -42,3 +42,21 @@ def agree(
             f"all {ranks.size} together {int(total)}"
         )
     return int(samples), summed / ranks.size, seen
+
+
+def equally_many(closures: int, ranks: Ranks, device: torch.device, why: str) -> None:
+    """Raise on every rank unless all brought equally many closures: asked before the first is run.
+
+    Args:
+        closures: how many this rank brought.
+        ranks: the processes that share the blocks.
+        device: of the word the ranks exchange.
+        why: it matters; the message begins with it.
+    """
+    words = ranks.sum(torch.tensor([closures, closures * closures], device=device))
+    total, squares = words.tolist()
+    if total * total != ranks.size * squares:
+        raise ValueError(
+            f"{why}, so every rank must bring equally many closures; this one brought {closures}, "
+            f"and all {ranks.size} together {total}"
+        )

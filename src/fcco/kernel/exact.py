@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fcco.distributed import Ranks, Share
+from fcco.kernel.agreement import equally_many
 from fcco.kernel.checks import Checks
 from fcco.kernel.oracle import Oracle, Pull
 from fcco.kernel.rows import Rows
@@ -82,11 +83,7 @@ class ExactPass:
     def run(self, oracle: Oracle) -> Exact:
         """Sweep once or twice; the oracle keeps gradients apart and leaves no trace."""
         device = self.device
-        count = self.ranks.sum(torch.tensor([n := self.chunks, n * n], device=device))
-        if count[0] ** 2 != self.ranks.size * count[1]:
-            raise ValueError(
-                f"an exact pass needs equally many closures on every rank; here it got {n}"
-            )
+        equally_many(self.chunks, self.ranks, device, "in an exact pass ranks sum chunk by chunk")
         oracle.visit(Point.CURRENT, self._look)
         samples = self._joined()
         missing = (samples == 0).nonzero().flatten()

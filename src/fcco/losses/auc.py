@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from fcco.losses.groups import Groups
 from fcco.losses.labels import read_labels
@@ -89,7 +88,7 @@ class AUCLoss(ScoreLoss):
             - members[:, both].sum(0).to(h.dtype).log()
             for members, z in ((negative, h), (positive, -h))
         ]
-        return self.temperature * softplus(log_u[0] + log_u[1]).mean()
+        return self.temperature * _log1p_exp(log_u[0] + log_u[1]).mean()
 
     def _look(self, change: Change) -> tuple[Tensor, Tensor | None]:
         tasks = self.scores.shape[1]
@@ -103,7 +102,7 @@ class AUCLoss(ScoreLoss):
         log_u = (log_sums - counts.clamp(min=1).double().log()).view(2, tasks).sum(0)
         both = (counts.view(2, tasks) > 0).all(0)
         share = both / both.sum().clamp(min=1).double()
-        value = self.temperature * (share * softplus(log_u.where(both, 0))).sum()
+        value = self.temperature * (share * _log1p_exp(log_u.where(both, 0))).sum()
         if not change.slopes:
             return value, None
         sign = (group >= tasks) * 2.0 - 1.0
@@ -119,6 +118,11 @@ class AUCLoss(ScoreLoss):
         exponents = sign * self.scores.view(-1)[cells].double() / self.temperature
         exponents = exponents.where(inside & self.seen[cells // tasks], _NOTHING)
         change.journal.write(self.log_sums, blocks, exponents.logsumexp(1))
+
+
+def _log1p_exp(x: Tensor) -> Tensor:
+    """log(1 + exp(x)); torch's softplus leaves out the last digits beyond 20."""
+    return torch.logaddexp(x, torch.zeros_like(x))
 
 
 def _grouped_logsumexp(x: Tensor, group: Tensor, count: int) -> Tensor:

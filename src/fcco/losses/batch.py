@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcco.data.arguments import tensor
 from fcco.distributed import Ranks
 from fcco.losses.exchange import exchange
 
@@ -68,7 +69,7 @@ def read_index(given: Any, count: int, *, name: str = "index", members: str = "s
         Traceback (most recent call last):
         ValueError: index: samples [3] are outside 0..2, those that the criterion was built for
     """
-    index = torch.as_tensor(given)
+    index = tensor(name, given)
     whole = not (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool)
     if index.ndim != 1 or not (whole or not len(index)):
         raise ValueError(
@@ -116,15 +117,16 @@ def _scores(given: Any, count: int, num_tasks: int) -> Tensor:
     scores = given.unsqueeze(1) if given.ndim == 1 and num_tasks == 1 else given
     if scores.shape != (count, num_tasks):
         wanted = f"({count},) or ({count}, 1)" if num_tasks == 1 else f"({count}, {num_tasks})"
+        hint = ": squeeze(1) keeps a batch of one sample, squeeze() does not"
         raise ValueError(
             f"scores must have shape {wanted} for an index of {count} samples, got "
-            f"{tuple(given.shape)}"
+            f"{tuple(given.shape)}{'' if given.ndim else hint}"
         )
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 def _weights(given: Any, index: Tensor) -> Tensor:
-    weights = torch.as_tensor(given, device=index.device).detach().double()
+    weights = tensor("weight", given).detach().to(index.device, torch.float64)
     if weights.shape != index.shape:
         raise ValueError(f"weight must have shape ({len(index)},), got {tuple(weights.shape)}")
     bad = ~((weights >= 0) & weights.isfinite())

@@ -69,7 +69,7 @@ class CoxLoss(ScoreLoss):
     """(m - U,), their l/d; 0 by Breslow's ties."""
 
     def __init__(self, times: Any, events: Any, *, ties: str = "efron") -> None:
-        times = structure("times", times, len(times), kind="real")
+        times = structure("times", times, None, kind="real")
         events = structure("events", events, len(times), kind="binary")
         if not events.any():
             raise ValueError("events: no event was seen, only censoring")
@@ -84,7 +84,8 @@ class CoxLoss(ScoreLoss):
         ends = torch.searchsorted(-times[order], -distinct, right=True)  # of the risk sets
         edges = torch.cat([place[:1], ends, torch.tensor([len(order)])]).unique()
         wide = edges.diff() > BLOCK  # where risk sets are far apart
-        more = place[::BLOCK][wide[torch.searchsorted(edges, place[::BLOCK], right=True) - 1]]
+        every = torch.arange(0, len(order), BLOCK)
+        more = every[wide[torch.searchsorted(edges, every, right=True) - 1]]
         cuts = torch.cat([edges, more]).unique()
         block = torch.empty_like(order)
         block[order] = torch.searchsorted(cuts, place, right=True) - 1

@@ -35,10 +35,12 @@ def read_embeddings(index: Any, num_samples: int, **embeddings: Any) -> list[Ten
                 f"{tuple(columns[0].shape)}"
             )
         index = index.to(given.device)
-        lost = (~given.detach().isfinite()).any(1)
-        if lost.any():
-            raise FloatingPointError(f"{name} of samples {named(index[lost])} is not finite")
         columns.append(widened(given))
+        lost = ~columns[-1].detach().norm(dim=1).isfinite()
+        if lost.any():
+            raise FloatingPointError(
+                f"{name} of samples {named(index[lost])} is not finite, or its norm is not"
+            )
     return [index, *columns]
 
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from fcco.data.arguments import tensor
 
 __all__ = ["read_labels"]
 
@@ -15,11 +16,12 @@ def read_labels(given: Any) -> tuple[Tensor, Tensor]:
         given: (N,) or (N, T), 1 or 0, or missing: -1 or NaN.
 
     Examples:
+        >>> import torch
         >>> positive, negative = read_labels(torch.tensor([1, 0, -1]))
         >>> positive.T, negative.T
         (tensor([[ True, False, False]]), tensor([[False,  True, False]]))
     """
-    labels = torch.as_tensor(given).cpu()
+    labels = tensor("labels", given).cpu().contiguous()
     if labels.ndim not in (1, 2) or not labels.numel():
         raise ValueError(f"labels must have shape (N,) or (N, T), got {tuple(labels.shape)}")
     labels = labels if labels.ndim == 2 else labels.unsqueeze(1)
@@ -32,5 +34,6 @@ def read_labels(given: Any) -> tuple[Tensor, Tensor]:
             f"{labels[sample, task].item()}"
         )
     if not (positive.any(0) & negative.any(0)).any():
-        raise ValueError("labels: no task has both a positive and a negative sample")
+        hint = "" if negative.any() else ": negatives are 0, and -1 is a missing label"
+        raise ValueError(f"labels: no task has both a positive and a negative sample{hint}")
     return positive, negative

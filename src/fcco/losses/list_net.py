@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcco.data.arguments import structure
 from fcco.losses.groups import Groups
 from fcco.losses.table import Change, ScoreLoss
 from fcco.objectives.listwise import lists_of
@@ -42,7 +43,8 @@ class ListNetLoss(ScoreLoss):
     """(N,), the list of each item."""
 
     def __init__(self, grades: Any, lengths: Any) -> None:
-        grades, lengths = torch.as_tensor(grades).cpu(), torch.as_tensor(lengths).cpu()
+        grades = structure("grades", grades, None, kind="real")
+        lengths = structure("lengths", lengths, None, kind="whole")
         owner, _ = lists_of(grades, lengths)
         super().__init__(len(grades))
         self.lists = Groups.of(owner, len(lengths))

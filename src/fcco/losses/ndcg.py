@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcco.data.arguments import structure
 from fcco.losses.pair_loss import PairLoss
 from fcco.losses.pairs import Pairs
 from fcco.losses.table import Change
@@ -55,12 +56,15 @@ class NDCGLoss(PairLoss):
         softness: float = 0.5,
     ) -> None:
         check_positive(top_k=1 if top_k is None else top_k, softness=softness)
-        grades, lengths = torch.as_tensor(grades).cpu(), torch.as_tensor(lengths).cpu()
+        grades = structure("grades", grades, None, kind="real")
+        lengths = structure("lengths", lengths, None, kind="whole")
         owner, _ = lists_of(grades, lengths)
         relevant = (grades > 0).unsqueeze(1)
         if not relevant.any():
             raise ValueError("grades: no item is relevant")
         lists, gains = owner.unsqueeze(1), grades.double().exp2() - 1
+        if not gains.isfinite().all():
+            raise ValueError(f"grades: 2**{grades.max().item()} is too large a gain")
         term = Plain(surrogate or SquaredHinge())
         everyone = torch.ones_like(relevant)
         pairs = Pairs(relevant, everyone, lists, len(lengths), term=term, own=1.0)

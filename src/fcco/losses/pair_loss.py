@@ -22,7 +22,7 @@ class PairLoss(ScoreLoss):
 
     A step adds to the rows of a changed partner's group what its terms have changed, and sums the
     rows of changed anchors from their pairs: O(B (m + N)). It does the same for rows that have lost
-    half their digits (a dominant exponential was taken out), for at most B of them or a million
+    20 of their 53 bits (a dominant exponential was taken out), for at most B of them or a million
     pairs in one step; a row that waits for its turn is never taken for smaller than 1e-15 of what
     it was.
 

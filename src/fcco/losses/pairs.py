@@ -177,9 +177,8 @@ class Pairs(nn.Module):
             scale = scale.clamp(min=TINY)
         sums = self.total(panel, line, self.term(s, scale.unsqueeze(1), counts))
         sums = sums + self.own * (-scale).exp().unsqueeze(1)
-        total = sums.detach()[:, :1]
-        total = total.where(total > 0, 1)
-        return sums / total, scale + total.log().squeeze(1)
+        log_sum = (scale + sums.detach()[:, 0].log()).clamp(min=TINY)
+        return sums * (scale - log_sum).exp().unsqueeze(1), log_sum
 
     def total(self, panel: Panel, line: Tensor, terms: Tensor) -> Tensor:
         """Sums of (k, P) terms over the partners of their lines, and over the marked ones."""

@@ -9,8 +9,8 @@ from fcco.losses.pairs import PAIRS, TINY, Pairs, Panel, of_groups
 
 __all__ = ["Rows", "parts_of"]
 
-_LOST = 2.0**-26
-"""A sum this small beside what it was has lost half its digits."""
+_LOST = 2.0**-20
+"""A sum this small beside what it was has lost 20 of its 53 bits."""
 _REPAIRED = 1 << 20
 """Pairs that a step may always spend on such sums."""
 
@@ -69,7 +69,7 @@ class Rows:
             self.sums[place], self.scale[place] = sums, scale
 
     def lost(self, counted: Tensor, limit: int) -> tuple[Tensor, Tensor]:
-        """Lines and columns of the counted rows that have lost half their digits.
+        """Lines and columns of the counted rows that have lost too many digits.
 
         The worst ones, at most ``limit`` or as many as have a million pairs.
         """

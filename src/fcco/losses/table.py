@@ -108,9 +108,25 @@ class ScoreLoss(Criterion, ABC):
         if not write:
             journal.undo()
         h = batch.scores
-        if slope is None:
-            return value.to(h.dtype)
-        return value.to(h.dtype) + (slope.to(h.dtype) * (h - h.detach())).sum()
+        return value if slope is None else value + (slope * (h - h.detach())).sum()
+
+    def refresh(self, scores: Tensor, index: Tensor | None = None) -> None:
+        """Write scores without asking for a gradient, in eval mode and under ``no_grad`` too.
+
+        A pass over the training set with the weights of today ends all staleness, for example
+        before training goes on with a larger step size or with other weights.
+
+        Args:
+            scores: as in ``forward``.
+            index: (B,), of which samples; None: of all, in their order.
+        """
+        everyone = torch.arange(len(self.scores), device=self.scores.device)
+        training, self.training = self.training, True
+        try:
+            with torch.enable_grad():
+                self.forward(scores.detach(), everyone if index is None else index)
+        finally:
+            self.training = training
 
     def _fresh(
         self, batch: ScoreBatch, journal: Journal, slopes: bool, write: bool
@@ -123,14 +139,19 @@ class ScoreLoss(Criterion, ABC):
         journal.write(self.seen, index, torch.ones_like(known))
         journal.write(self.num_seen, ..., count)
         value, slope = self._look(Change(index, old, known, journal, slopes, int(count), write))
+        value = value.to(batch.scores.dtype)
         finite = value.isfinite() & new.isfinite().all()
-        if not (finite if slope is None else finite & slope.isfinite().all()):
-            largest = index[new.abs().amax(1).argmax()].item()
+        if slope is not None:
+            slope = (slope * (count * batch.share).unsqueeze(1)).to(value.dtype)
+            finite &= slope.isfinite().all()
+        if not finite:
+            size = new.abs().amax(1)
             raise FloatingPointError(
-                f"F is {value.item()} with the scores of this batch, the largest of which is that "
-                f"of sample {largest}"
+                f"the loss is {value.item()}, or its gradient is not finite, with the scores of "
+                f"this batch; that of sample {index[size.argmax()].item()} is the largest, "
+                f"{size.max().item():.3g} in size: the step size may be too large"
             )
-        return value, None if slope is None else slope * (count * batch.share).unsqueeze(1)
+        return value, slope
 
     def _all(self, scores: Tensor) -> Tensor:
         """All scores as (N, T), checked, in at least float32."""

@@ -43,7 +43,7 @@ class Plain(Term):
     def __call__(self, s: Tensor, scale: Tensor, counts: Tensor | None) -> Tensor:
         """l(s) over exp(scale)."""
         terms = self.surrogate(s) * (-scale).exp()
-        return terms if counts is None else terms * counts
+        return terms if counts is None else terms.where(counts, 0)
 
 
 @dataclass(frozen=True)

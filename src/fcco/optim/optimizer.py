@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import is_sharded, likes, locals_of
-from fcco.kernel.agreement import agree
+from fcco.kernel.agreement import agree, equally_many
 from fcco.kernel.checks import Checks
 from fcco.kernel.exact import Exact, ExactPass
 from fcco.kernel.gradients import GradientSum
@@ -169,7 +169,8 @@ class CompositionalOptimizer(BlockOptimizer):
         """Advance u and z with one sample, then move w; returns the mean of f_i(u_t^i) probed.
 
         Args:
-            closure: one closure, or several (micro-batches of disjoint blocks).
+            closure: one closure, or several (micro-batches of disjoint blocks). Under FSDP2 every
+                rank brings equally many; under DDP the numbers may differ.
         """
         return self._advance(closure, self.update, self._moves)
 
@@ -278,6 +279,11 @@ class CompositionalOptimizer(BlockOptimizer):
         )
         buckets = self.ranks.reduction.active
         gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)
+        if self.ranks.size > 1 and (
+            gradients.narrow or not self.ranks.reduction.defer or any(map(is_sharded, live.params))
+        ):
+            why = "ranks meet in every closure (sharded or bf16 parameters, or defer=False)"
+            equally_many(len(closures), self.ranks, live.params[0].device, why)
         with Oracle(
             live.owned,
             closures,

@@ -78,18 +78,20 @@ def capture(model: nn.Module, opt: CompositionalOptimizer) -> dict[str, Any]:
         >>> sorted(capture(job.model, job.opt))
         ['model', 'optimizer', 'rng']
     """
-    return copy.deepcopy(
-        {
-            "model": model.state_dict(),
-            "optimizer": opt.state_dict(),
-            "rng": torch.get_rng_state(),
-        }
-    )
+    return copy.deepcopy(_alive(model, opt))
+
+
+def _alive(model: nn.Module, opt: CompositionalOptimizer) -> dict[str, Any]:
+    return {
+        "model": model.state_dict(),
+        "optimizer": opt.state_dict(),
+        "rng": torch.get_rng_state(),
+    }
 
 
 def assert_unchanged(before: dict[str, Any], model: nn.Module, opt: CompositionalOptimizer) -> None:
     """Everything is bit for bit as it was, and ``.grad`` is empty."""
-    assert_same(before, capture(model, opt), "")
+    assert_same(before, _alive(model, opt))
     assert all(p.grad is None for p in model.parameters()), ".grad is not empty"
 
 

@@ -29,6 +29,11 @@ _LOOK: dict[str, Any] = {
     "add_completion": False,
     "pretty_exceptions_enable": False,
     "rich_markup_mode": "markdown",
+    # Names of commands and flags may be typed in any case.
+    "context_settings": {
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": str.lower,
+    },
 }
 
 app = typer.Typer(
@@ -45,7 +50,7 @@ class _OnDemand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         module = import_module(f"fcco_lab.cli.{self.name}")
         alone = typer.Typer(**_LOOK)
-        alone.command()(getattr(module, str(self.name)))
+        alone.command(context_settings=_LOOK["context_settings"])(getattr(module, str(self.name)))
         return get_command(alone).make_context(info_name, args, *more, **extra)
 
 

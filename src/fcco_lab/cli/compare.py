@@ -1,57 +1,40 @@
 """``fcco compare``: several methods and seeds, with the same work for each."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fcco_lab.choices import choose
 from fcco_lab.cli.options import DataDir, Workers, takes_settings
-from fcco_lab.cli.pool import run_jobs
-from fcco_lab.jobs import RunJob, run_job
-from fcco_lab.presentation.figures import plot_axes
-from fcco_lab.presentation.tables import rich_rows
-from fcco_lab.report import write_report
-from fcco_lab.results import Results
-from fcco_lab.runs import Record
 from fcco_lab.training import Config
-from fcco_lab.training.config import CHOICES
 
-__all__ = ["compare", "contenders", "print_table", "run_configs"]
+if TYPE_CHECKING:
+    from fcco_lab.results import Results
+    from fcco_lab.runs import Record
 
+__all__ = ["compare", "print_table", "run_configs"]
 
-def contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]:
-    """Methods with their step rules, from "sox" or "msvrm-v2:normalized".
-
-    Examples:
-        >>> contenders(["sox", "msvrm-v2:plain"], "adam")
-        [('sox', 'adam'), ('msvrm-v2', 'plain')]
-    """
-    pairs = []
-    for word in words:
-        method, _, rule = word.partition(":")
-        choose("method", method, CHOICES["method"])
-        rule = rule or ("plain" if method == "min-max" else update)
-        choose("update", rule, CHOICES["update"])
-        pairs.append((method, rule))
-    return pairs
+METHODS = "sox,msvrm-v1,msvrm-v2,msvrm-v3"
+BASELINES = "cross-entropy,min-max"
 
 
 def run_configs(
     configs: Iterable[Config],
-    results: Results,
+    results: "Results",
     *,
     data_dir: Path | None,
     console: Console,
     workers: int | None,
     what: str,
-) -> list[Record]:
+) -> list["Record"]:
     """Run those that have no record yet; the records of all."""
+    from fcco_lab.cli.pool import run_jobs
+    from fcco_lab.jobs import RunJob, run_job
+
     wanted = {config.name: config for config in configs}
     scratch = results.path.parent / "scratch"
     missing = [RunJob(c, data_dir, scratch) for name, c in wanted.items() if name not in results]
@@ -64,11 +47,13 @@ def run_configs(
 def compare(
     config: Config,
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Methods with commas between; msvrm-v2:normalized names a step rule of its own."
+            help="Methods with commas between; msvrm-v2:normalized names a step rule of its own, "
+            "module:name a method of your own.",
+            show_default=f"{METHODS}, and {BASELINES} for classes",
         ),
-    ] = "sox,msvrm-v1,msvrm-v2,msvrm-v3,cross-entropy,min-max",
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 3,
     data_dir: DataDir = None,
     output: Annotated[
@@ -79,42 +64,74 @@ def compare(
     """Train with several methods and seeds under equal work, and compare.
 
     Work is inputs passed forward + 2 x inputs passed backward: every method gets the work of
-    --steps steps of SOX, or --work. Ends with tables of the training objective, test AUC and AP, a
-    figure on three axes and an HTML page.
+    --steps steps of SOX, or --work. Ends with tables of the training objective and the test
+    metrics, a figure on three axes and an HTML page.
 
-    Example:
+    Examples:
 
         fcco compare --data usps --data-dir ~/data --methods sox,msvrm-v2,cross-entropy --steps 500
+
+        fcco compare --data patients.csv --objective cox --methods sox,mine:METHOD
     """
+    from fcco_lab.comparison import configs_of
+    from fcco_lab.presentation.figures import plot_axes
+    from fcco_lab.report import write_report
+    from fcco_lab.results import Results
+    from fcco_lab.runs import QUANTITIES
+    from fcco_lab.training.objectives import kind_of
+
     console = Console()
-    if not config.work:
-        # As much as the steps of SOX cost, for everyone.
-        drawn = config.blocks_per_step * config.samples_per_block
-        config = replace(config, work=config.steps * 3 * drawn)
-    config = replace(config, steps=0)
-    configs = [
-        replace(config, method=method, update=rule, seed=config.seed + seed)
-        for method, rule in contenders(methods.split(","), config.update)
-        for seed in range(seeds)
-    ]
+    if methods is None:
+        methods = f"{METHODS},{BASELINES}" if kind_of(config.objective) == "classes" else METHODS
+    configs = configs_of(config, methods.split(","), seeds)
     results = Results(output / "runs.jsonl")
+    _check_data(config, results, data_dir)
     records = run_configs(
         configs, results, data_dir=data_dir, console=console, workers=workers, what="comparing"
     )
-    for key in ("objective", "auc", "ap"):
-        print_table(console, records, key)
-    plot_axes(records, output / "curves.png", title=f"{config.data}, equal work")
-    write_report(records, output / "report.html", title=f"{config.data}: equal work for each")
-    console.print(f"{output / 'curves.png'}, {output / 'report.html'}, {results.path}")
+    for key in QUANTITIES:
+        if any(record.get(key) is not None for record in records):
+            print_table(console, records, key)
+    data = Path(config.data).name
+    plot_axes(records, output / "curves.png", title=f"{data}, equal work")
+    write_report(records, output / "report.html", title=f"{data}: equal work for each")
+    console.print(
+        f"{output / 'curves.png'}, {output / 'report.html'}, {results.path}",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
-_NAMES = {"objective": "training objective", "auc": "test AUC", "ap": "test AP"}
+def _check_data(config: Config, results: "Results", data_dir: Path | None) -> None:
+    """Records of a user's file must be of its present content: its name says little."""
+    from fcco_lab.datasets import is_own
+    from fcco_lab.training.problem import load_problem
+
+    mine = [r for r in results.records.values() if r["config"]["data"] == config.data]
+    if not mine or not is_own(config.data):
+        return
+    here = load_problem(config, data_dir).content
+    for record in mine:
+        there = record.get("content", {})
+        same = all(record["config"].get(key) == getattr(config, key) for key in _OF_THE_DATA)
+        if same and any(there.get(key) != here[key] for key in ("training_data", "test_data")):
+            raise ValueError(
+                f"{config.data} has changed since {results.path} was written "
+                f"({there.get('training_data')} there, {here['training_data']} here): name another "
+                "output"
+            )
 
 
-def print_table(console: Console, records: Sequence[Record], key: str) -> None:
+_OF_THE_DATA = ("target", "drop", "holdout", "train_size", "objective")
+
+
+def print_table(console: Console, records: Sequence["Record"], key: str) -> None:
     """Mean and standard deviation over seeds, one row per contender."""
+    from fcco_lab.presentation.tables import rich_rows
+    from fcco_lab.runs import QUANTITIES
+
     found = rich_rows(records, key)
-    table = Table(box=box.SIMPLE, title=f"{_NAMES[key]}, mean ± sd over seeds")
+    table = Table(box=box.SIMPLE, title=f"{QUANTITIES[key]}, mean ± sd over seeds")
     for place, heading in enumerate(found.headings):
         table.add_column(heading, justify="right" if place else "left", no_wrap=True)
     for row in found.rows:

@@ -1,6 +1,7 @@
 """``fcco data``: which data sets are there, which are missing, and what each is used for."""
 
 import os
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -8,11 +9,9 @@ from rich.table import Table
 
 from fcco_lab.cli.options import DataDir
 from fcco_lab.cli.study import REAL_DATA
-from fcco_lab.datasets import Found, available
-from fcco_lab.datasets.catalogue import STEMS
-from fcco_lab.datasets.headers import npz_shapes
-from fcco_lab.datasets.official_layouts import LAYOUTS
-from fcco_lab.reproduction.scales import PAPER_SETS
+
+if TYPE_CHECKING:
+    from fcco_lab.datasets import Found
 
 __all__ = ["data", "sizes", "uses"]
 
@@ -24,6 +23,8 @@ _OTHERS = {"digits": ["demo, quick runs"], "tinyimagenet100": ["reproduce: 100 t
 
 def data(data_dir: DataDir = None) -> None:
     """Which data sets are there, which are missing, and where to put them."""
+    from fcco_lab.datasets import available
+
     console = Console(highlight=False)
     directory = data_dir or os.environ.get("FCCO_DATA")
     sets = available(data_dir)
@@ -46,8 +47,10 @@ def data(data_dir: DataDir = None) -> None:
     )
 
 
-def sizes(found: Found) -> str:
+def sizes(found: "Found") -> str:
     """How many samples of which shape, if that is written in the head of a file."""
+    from fcco_lab.datasets.headers import npz_shapes
+
     if found.name == "digits":
         return DIGITS
     if found.path is None or found.path.suffix != ".npz":
@@ -72,6 +75,8 @@ def uses(name: str) -> str:
         >>> uses("surv_gbsg")
         'study: batches, rivals'
     """
+    from fcco_lab.reproduction.scales import PAPER_SETS
+
     parts = []
     if name in PAPER_SETS:
         parts.append(", ".join(["paper: tables", "figure 1", *_FIGURES.get(name, ())]))
@@ -81,13 +86,16 @@ def uses(name: str) -> str:
     return "; ".join(parts)
 
 
-def _completeness(found: Found) -> str:
+def _completeness(found: "Found") -> str:
     assert found.path is not None
     return found.note if found.name == "digits" else f"{found.path.name} ({found.note})"
 
 
-def _remedy(found: Found) -> str:
+def _remedy(found: "Found") -> str:
     """What to put where."""
+    from fcco_lab.datasets.catalogue import STEMS
+    from fcco_lab.datasets.official_layouts import LAYOUTS
+
     keys = " ".join(f"{stem}_{part}" for part in ("train", "test") for stem in STEMS[found.kind])
     files = [f"{found.name}.npz with {keys}", *map(str, LAYOUTS.get(found.name, ()))]
     note = found.note

@@ -1,5 +1,6 @@
-"""``fcco demo``: a progress bar while it runs, a table and a plot when it is done."""
+"""``fcco demo``: a progress bar while it runs, a table and a figure when it is done."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,90 +9,71 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fcco_lab.demo import CONTENDERS, WORK
-from fcco_lab.demo import demo as run_demo
-from fcco_lab.presentation.figures import plot_axes
-from fcco_lab.results import Results
-from fcco_lab.runs import Record, contender_name
-from fcco_lab.training import Progress as Standing
+from fcco_lab.demo import PARTS, Outcome, draw
+from fcco_lab.files import write
 
 __all__ = ["demo"]
 
+Found = dict[tuple[str, str], Outcome]
+
 
 def demo(
-    work: Annotated[
-        int,
-        typer.Option(
-            min=10_000, help="For each method: inputs passed forward + 2 x inputs passed backward."
-        ),
-    ] = WORK,
-    seed: Annotated[int, typer.Option(help="Of the network and the batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the networks and the batches.")] = 0,
+    share: Annotated[
+        float, typer.Option(min=0.001, max=1.0, help="Share of the full length of every run.")
+    ] = 1.0,
     output: Annotated[
-        Path, typer.Option(help="Where the plot and the numbers are written.")
+        Path, typer.Option(help="Where the figure and the numbers are written.")
     ] = Path("runs/demo"),
 ) -> None:
-    """Train a small network on digits as 10 one-vs-rest AUC tasks, with every method in turn.
+    """Cox regression with one patient per step, four samples per block, and the paper's methods.
 
-    Each method gets the same amount of work. Ends with a table, and a plot of the exact objective
-    against samples, oracle queries and seconds.
+    Takes about a minute, and ends with a table and a figure of what this run obtained. The data
+    comes with scikit-learn and lifelines.
     """
     console = Console()
-    records: list[Record] = []
-    total = len(CONTENDERS)
+    found: Found = {}
+    total = sum(len(part.contenders) for part in PARTS)
     columns = (
-        TextColumn("{task.description:<22}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%  objective {task.fields[objective]:.4f}"),
+        TextColumn("{task.description:<36}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f}%  objective {task.fields[objective]:<8.3g}"),
         TimeElapsedColumn(),
     )
     try:
         with Progress(*columns, console=console) as progress:
-            whole = progress.add_task("digits, 10 AUC tasks", total=total, objective=0.0)
+            bar = progress.add_task("", total=total, objective=float("nan"))
+            for part in PARTS:
+                for label, run in part.contenders.items():
 
-            def report(standing: Standing) -> None:
-                at = len(records)
-                progress.update(
-                    whole,
-                    completed=at + standing.fraction,
-                    objective=standing.look["objective"],
-                    description=f"{at + 1}/{total} {contender_name(CONTENDERS[at].as_record())}",
-                )
+                    def show(done: float, objective: float) -> None:
+                        progress.update(bar, completed=len(found) + done, objective=objective)
 
-            for record in run_demo(work=work, seed=seed, report=report):
-                records += [record]
+                    progress.update(bar, description=f"{len(found) + 1}/{total} {label}")
+                    found[part.title, label] = run(seed, share, show)
     except KeyboardInterrupt:
         console.print("interrupted; here is what was finished")
-    if not records:
+    if not found:
         return
-    console.print(_table(records))
-    console.print(
-        "Queries are values + gradients of (task, sample) pairs. Work is inputs forward + 2 x "
-        "inputs backward: an input of version 3's exact passes serves all tasks at once."
-    )
-    path = output / "runs.jsonl"
-    results = Results(path)
-    for record in records:
-        results.add(record)
-    plot_axes(records, output / "demo.png", title="digits as 10 AUC tasks, 5 tasks a step")
-    console.print(f"plot: {output / 'demo.png'}   numbers: {path}")
+    console.print(_table(found))
+    draw(PARTS, found, output / "demo.png")
+    records = [
+        {"part": part, "contender": label, **outcome._asdict()}
+        for (part, label), outcome in found.items()
+    ]
+    write(output / "demo.json", json.dumps(records) + "\n")
+    console.print(f"figure: {output / 'demo.png'}   numbers: {output / 'demo.json'}")
 
 
-def _table(records: list[Record]) -> Table:
-    table = Table(title="Equal work; objective is exact, on the training set")
-    table.add_column("method", no_wrap=True)
-    for name in ("objective", "test AUC", "test AP", "steps", "queries", "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
-    best = min(record["objective"] for record in records)
-    for record in records:
-        value, look = record["objective"], record["curve"][-1]
-        written = f"{max(value, 0.0):.5f}"  # rounding may leave a variance below zero
-        table.add_row(
-            contender_name(record["config"]),
-            f"[bold]{written}[/]" if value == best else written,
-            f"{record['auc']:.4f}",
-            f"{record['ap']:.4f}",
-            str(look["step"]),
-            f"{look['values'] / 1e3:.0f}k+{look['gradients'] / 1e3:.0f}k",
-            f"{look['seconds']:.1f}",
-        )
+def _table(found: Found) -> Table:
+    table = Table()
+    for name in ("", "objective", "held-out metric"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for part in PARTS:
+        table.add_row(f"[bold]{part.title}[/]", part.objective, part.metric, style="dim")
+        for label in part.contenders:
+            if outcome := found.get((part.title, label)):
+                objective, metric = f"{outcome.objective[-1]:.2g}", f"{outcome.metric:.4f}"
+                table.add_row(f"  {label}", objective, metric)
+        table.add_section()
     return table

@@ -1,4 +1,7 @@
-"""Options that several commands share, and a flag for every setting of a run."""
+"""Options that several commands share, and a flag for every setting of a run.
+
+Commands import what needs torch when they run: their help should not wait for it.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from fcco_lab.training import Config, read_toml
-from fcco_lab.training.crew import check_device
-from fcco_lab.training.parallel import said_once
 from fcco_lab.training.setting import kinds
 
 __all__ = ["DataDir", "Workers", "make_config", "takes_settings"]
@@ -51,6 +52,8 @@ def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(*, file: Path | None, words: list[str] | None, **given: Any) -> None:
+            from fcco_lab.training.parallel import said_once
+
             settings = {name: given.pop(name) for name in flags}
             with said_once():
                 config = make_config(file, words or (), settings)
@@ -85,12 +88,14 @@ def make_config(file: Path | None, words: Sequence[str], flags: Mapping[str, Any
         >>> make_config(None, ["lr=0.1", "gamma=age"], {"alpha": 0.9, "beta": None}).lr
         0.1
     """
+    from fcco_lab.training.crew import check_device
+
     given: dict[str, Any] = {} if file is None else read_toml(file)
     typed: dict[str, Any] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
-            raise ValueError(f"--set takes key=value, got {word!r}")
+            raise ValueError(f"--set takes key=value, such as lr=0.1, got {word!r}")
         typed[key.strip().replace("-", "_")] = text.strip()
     typed |= {key: value for key, value in flags.items() if value is not None}
     config = Config.of(given | Config.parsed(typed))

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -11,17 +11,19 @@ from rich.table import Table
 
 from fcco_lab.choices import choose
 from fcco_lab.cli.options import Workers
-from fcco_lab.cli.pool import run_jobs
 from fcco_lab.files import write
-from fcco_lab.rates.questions import QUESTIONS, Cell, measure
-from fcco_lab.rates.verdicts import Verdict, plot_verdict, verdicts
-from fcco_lab.results import Results
+
+if TYPE_CHECKING:
+    from fcco_lab.rates.questions import Cell
+    from fcco_lab.rates.verdicts import Verdict
 
 __all__ = ["cells", "rates"]
 
 
-def cells(*, quick: bool, only: list[str]) -> list[Cell]:
+def cells(*, quick: bool, only: list[str]) -> list["Cell"]:
     """What is to be run, the longest first so that the cores stay busy to the end."""
+    from fcco_lab.rates.questions import QUESTIONS, Cell
+
     for key in only:
         choose("question", key, QUESTIONS)
     runs = 16 if quick else 64
@@ -58,6 +60,11 @@ def rates(
     Fits an exponent with an interval for each, shows which appear, and keeps every run: an
     interrupted measurement goes on with the same command.
     """
+    from fcco_lab.cli.pool import run_jobs
+    from fcco_lab.rates.questions import measure
+    from fcco_lab.rates.verdicts import plot_verdict, verdicts
+    from fcco_lab.results import Results
+
     console = Console()
     wanted = cells(quick=quick, only=only or [])
     results = Results(output / "cells.jsonl")
@@ -73,7 +80,7 @@ def rates(
     console.print(f"figures, rates.json and the single runs are in {output}")
 
 
-def _table(found: list[Verdict]) -> Table:
+def _table(found: list["Verdict"]) -> Table:
     table = Table(box=box.SIMPLE, title="Exponents ± half a 95 % interval over resampled seeds")
     for name in ("thm", "quantity", "vs"):
         table.add_column(name, no_wrap=True)

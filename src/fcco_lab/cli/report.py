@@ -6,10 +6,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fcco_lab.presentation.naming import contender, in_order
-from fcco_lab.report import write_report
-from fcco_lab.runs import read_runs
-
 __all__ = ["report"]
 
 
@@ -30,6 +26,10 @@ def report(
 
         fcco report runs/compare --output report.html
     """
+    from fcco_lab.presentation.naming import contender, in_order
+    from fcco_lab.report import write_report
+    from fcco_lab.runs import read_runs
+
     page = output / "report.html" if output.is_dir() else output
     records = read_runs(paths)
     data = in_order(str(record["config"]["data"]) for record in records)

@@ -13,7 +13,7 @@ from fcco_lab.results import Results
 from fcco_lab.runs import Record
 from fcco_lab.training import Config
 from fcco_lab.training.problem import load_problem
-from fcco_lab.tuning.settings import grid, refusal
+from fcco_lab.tuning.settings import LRS, WEIGHTS, grid, refusal
 from fcco_lab.tuning.trial import finished_trials, run_trial, trials_to_run
 
 __all__ = ["Place", "grid_search", "optuna_search"]
@@ -40,9 +40,9 @@ def grid_search(
     config: Config,
     place: Place,
     *,
-    lrs: Sequence[float],
-    alphas: Sequence[float],
-    betas: Sequence[float],
+    lrs: Sequence[float] = LRS,
+    alphas: Sequence[float] = WEIGHTS,
+    betas: Sequence[float] = WEIGHTS,
 ) -> list[Record]:
     """Run what is missing of the grid, kept in ``runs.jsonl``; says which settings are left out.
 

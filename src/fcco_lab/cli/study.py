@@ -11,13 +11,10 @@ from rich.table import Table
 
 from fcco_lab.choices import choose
 from fcco_lab.cli.options import DataDir, Workers
-from fcco_lab.cli.pool import run_jobs
-from fcco_lab.datasets import available
-from fcco_lab.results import Results
-from fcco_lab.studies.catalogue import STUDIES, run_case
-from fcco_lab.studies.summaries import plot_batches, summary
 
 __all__ = ["study"]
+
+NAMES = ("gamma", "stability", "network", "batches", "gain", "rivals")
 
 REAL_DATA = {
     "batches": ("surv_gbsg", "a9a", "lgb_lambdarank"),
@@ -28,7 +25,7 @@ REAL_DATA = {
 
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(STUDIES)}.")],
+    name: Annotated[str, typer.Argument(help=f"{', '.join(NAMES)}.")],
     data_dir: DataDir = None,
     output: Annotated[
         Path, typer.Option(help="Where results are written; the same place resumes.")
@@ -44,7 +41,13 @@ def study(
     gain: beta="auto" beside fixed gains, the mini-batch and the rules of others.
     rivals: each objective on real data, untuned, beside what one would pick instead.
     """
-    choose("study", name, STUDIES)
+    from fcco_lab.cli.pool import run_jobs
+    from fcco_lab.datasets import available
+    from fcco_lab.results import Results
+    from fcco_lab.studies.catalogue import STUDIES, run_case
+    from fcco_lab.studies.summaries import plot_batches, summary
+
+    choose("study", name, NAMES)
     if data_dir is not None:
         os.environ["FCCO_DATA"] = str(data_dir)  # the workers read it
     if name in REAL_DATA:

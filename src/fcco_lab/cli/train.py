@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,12 +12,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from fcco_lab.choices import choose
 from fcco_lab.cli.options import DataDir, takes_settings
-from fcco_lab.runs import Record
-from fcco_lab.training import Config, Diverged, Training
-from fcco_lab.training import Progress as Standing
-from fcco_lab.training.crew import Crew, step_aside
-from fcco_lab.training.parallel import PARALLEL, process_group, said_once
-from fcco_lab.training.problem import load_problem
+from fcco_lab.files import file_name
+from fcco_lab.training import Config
+
+if TYPE_CHECKING:
+    from fcco_lab.runs import Record
+    from fcco_lab.training import Progress as Standing
+    from fcco_lab.training import Training
 
 __all__ = ["default_output", "train"]
 
@@ -25,12 +26,18 @@ __all__ = ["default_output", "train"]
 def default_output(config: Config) -> Path:
     """Where a run is kept unless told otherwise: the same command finds it again.
 
+    Every setting that is not the default is in the name, so no two runs share a directory, except
+    on files of the same name.
+
     Examples:
-        >>> default_output(Config(data="usps", seed=3)).as_posix()
-        'runs/train/usps-cnn-auc-msvrm-v2-adam-seed3'
+        >>> default_output(Config(data="usps", lr=0.1, seed=3)).as_posix()
+        'runs/train/usps-auc-msvrm-v2-adam-lr=0.1-seed=3'
+        >>> default_output(Config(data="~/data/patients.csv", objective="cox")).name
+        'patients-cox-msvrm-v2-adam-seed=0'
     """
-    words = (config.data, config.network, config.objective, config.method, config.update)
-    return Path("runs/train") / "-".join([*words, f"seed{config.seed}"])
+    name = config.name.replace(config.data, Path(config.data).stem, 1)
+    # It may continue on another device.
+    return Path("runs/train") / file_name(name.replace(f" device={config.device}", ""))
 
 
 @takes_settings()
@@ -52,11 +59,11 @@ def train(
         bool, typer.Option("--restart", help="Remove the run that is in the output directory.")
     ] = False,
 ) -> None:
-    """Train a network on a data set, one AUC task a class, and test it.
+    """Train a network on a data set by name or on your own file, and test it.
 
-    Without options: digits, a compact convolutional network, MSVRM version 2 with Adam-style steps
-    and coefficients that need no tuning. Ctrl-C saves and stops; the same command goes on. So does
-    the same command after a crash.
+    Without options: digits as one AUC task per class, a compact convolutional network, MSVRM
+    version 2 with Adam-style steps and coefficients that need no tuning. Ctrl-C saves and stops;
+    the same command goes on. So does the same command after a crash.
 
     Started by torchrun, the processes share the tasks, and the run is the same one.
 
@@ -64,10 +71,17 @@ def train(
 
         fcco train --data usps --data-dir ~/data
 
+        fcco train --data patients.csv --objective cox
+
         fcco train --config run.toml --method sox --lr 0.003 --decay none
 
         torchrun --nproc-per-node 2 -m fcco_lab train --data usps --blocks-per-step 4 --shares 2
     """
+    from fcco_lab.training import Training
+    from fcco_lab.training.crew import Crew
+    from fcco_lab.training.parallel import PARALLEL, process_group, said_once
+    from fcco_lab.training.problem import load_problem
+
     with said_once():
         choose("parallel", parallel, PARALLEL)
     output = default_output(config) if output is None else output
@@ -95,18 +109,24 @@ def train(
             _print_scores(record)
 
 
-def _run(training: Training, console: Console) -> Record:
+def _run(training: "Training", console: Console) -> "Record":
     """Train, or go on where the same command stopped, with a bar; a signal ends the process.
 
     Every process of ``torchrun`` calls this, and the first one speaks.
     """
+    from fcco_lab.runs import METRICS, main_metric
+    from fcco_lab.training import Diverged
+    from fcco_lab.training.crew import step_aside
+
     config, problem, lead = training.config, training.problem, training.crew.lead
     console.print(
         f"{config.data}: {len(problem.train)} training and {len(problem.test_inputs)} test "
-        f"samples, {problem.num_tasks} tasks; {config.network}, "
+        f"samples, {problem.objective.num_blocks:,} blocks ({config.objective}); "
+        f"{config.network} network, "
         f"{sum(p.numel() for p in training.model.parameters()):,} weights; {config.method} with "
         f"{config.update} steps, lr {config.lr:g}",
         highlight=False,
+        markup=False,
     )
     columns = (
         BarColumn(),
@@ -118,10 +138,11 @@ def _run(training: Training, console: Console) -> Record:
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=1.0, text="")
 
-        def report(standing: Standing) -> None:
+        def report(standing: "Standing") -> None:
             look = standing.look
+            key = main_metric(look)
             text = (
-                f"objective {look['objective']:.4f}  AUC {look['auc']:.4f}  "
+                f"objective {look['objective']:.4f}  {METRICS[key]} {look[key]:.4f}  "
                 f"{standing.queries_per_second:,.0f} queries/s"
             )
             progress.update(bar, completed=standing.fraction, text=text)
@@ -140,12 +161,15 @@ def _run(training: Training, console: Console) -> Record:
     return record
 
 
-def _print_scores(record: Record) -> None:
+def _print_scores(record: "Record") -> None:
+    from fcco_lab.runs import METRICS
+
     look = record["curve"][-1]
     typer.echo(
         f"steps {look['step']}, queries {look['values']} values + {look['gradients']} gradients, "
         f"{look['seconds']:.1f} CPU seconds"
     )
     typer.echo(f"training objective {look['objective']:.5f}")
-    typer.echo(f"test AUC {look['auc']:.4f}")
-    typer.echo(f"test AP {look['ap']:.4f}")
+    for key, label in METRICS.items():
+        if key in look:
+            typer.echo(f"{label} {look[key]:.4f}")

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -11,13 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fcco_lab.cli.options import DataDir, Workers, takes_settings
-from fcco_lab.cli.searching import Place, grid_search, optuna_search
-from fcco_lab.datasets.catalogue import resolve, source_of
 from fcco_lab.files import write
-from fcco_lab.runs import Record, contender_name
 from fcco_lab.training import Config
-from fcco_lab.tuning.best import as_toml, ranked
-from fcco_lab.tuning.settings import LRS, WEIGHTS, for_tuning, tuned_keys
+
+if TYPE_CHECKING:
+    from fcco_lab.runs import Record
 
 __all__ = ["show_tune", "tune"]
 
@@ -36,9 +34,7 @@ def show_tune(
     data_dir: Path | None,
     output: Path,
     workers: int | None,
-    lrs: Sequence[float] = LRS,
-    alphas: Sequence[float] = WEIGHTS,
-    betas: Sequence[float] = WEIGHTS,
+    **values: Sequence[float],
 ) -> None:
     """Run what is missing of the search, then a table of the best settings and ``best.toml``.
 
@@ -49,19 +45,25 @@ def show_tune(
         data_dir: where data sets are.
         output: where runs are kept; the same place resumes.
         workers: processes of one thread each; None: all cores.
-        lrs: of the grid.
-        alphas: of the grid.
-        betas: of the grid.
+        values: lrs, alphas and betas of the grid, if not the paper's.
     """
+    from fcco_lab.cli.searching import Place, grid_search, optuna_search
+    from fcco_lab.datasets import is_own
+    from fcco_lab.datasets.catalogue import kind_of_name, resolve, source_of
+    from fcco_lab.runs import METRICS, main_metric
+    from fcco_lab.tuning.best import as_toml, ranked
+    from fcco_lab.tuning.settings import for_tuning, tuned_keys
+
     if search not in ("grid", "optuna"):
         raise ValueError(f"search must be grid or optuna, got {search!r}")
-    if resolve(config.data, "classes") != "digits":
-        source_of(config.data, data_dir)  # say what is missing before any process is started
+    if not is_own(config.data) and config.data != "digits":
+        # Say what is missing before any process is started.
+        source_of(resolve(config.data, kind_of_name(config.data)), data_dir)
     console = Console(highlight=False)
     config = for_tuning(config)
     place = Place(data_dir, output, workers, console)
     if search == "grid":
-        records = grid_search(config, place, lrs=lrs, alphas=alphas, betas=betas)
+        records = grid_search(config, place, **values)
     else:
         records = optuna_search(config, place, trials=trials)
     best = ranked(records)
@@ -70,17 +72,22 @@ def show_tune(
         raise ValueError(f"none of {len(records)} settings came to an end: {reason}")
     console.print(_table(config, best, records))
     winner = best[0]
+    key = main_metric(winner)
+    held_out = f"held-out {METRICS[key].removeprefix('test ')} {winner[key]:.4f}"
     found = Config.of(winner["config"])
     write(
         output / "best.toml",
-        f"# found by fcco tune: held-out AUC {winner['auc']:.4f}\n{as_toml(found)}",
+        f"# found by fcco tune: {held_out}\n{as_toml(found)}",
     )
     console.print(f"for fcco train --config: {output / 'best.toml'}", soft_wrap=True, markup=False)
     words = " ".join(f"{key}={getattr(found, key):g}" for key in tuned_keys(found.method))
-    console.print(f"best: {words} held-out AUC {winner['auc']:.4f}", soft_wrap=True, markup=False)
+    console.print(f"best: {words} {held_out}", soft_wrap=True, markup=False)
 
 
-def _table(config: Config, best: list[Record], records: list[Record]) -> Table:
+def _table(config: Config, best: list["Record"], records: list["Record"]) -> Table:
+    from fcco_lab.runs import METRICS, contender_name
+    from fcco_lab.tuning.settings import tuned_keys
+
     counts = Counter(record["status"] for record in records)
     table = Table(
         box=box.SIMPLE,
@@ -90,13 +97,14 @@ def _table(config: Config, best: list[Record], records: list[Record]) -> Table:
         + ", ".join(f"{counts[word]} {word}" for word in sorted(counts)),
     )
     keys = tuned_keys(config.method)
-    for name in (*keys, "held-out AUC", "AP", "objective"):
+    metrics = [key for key in METRICS if key in best[0]]
+    first, *others = (METRICS[key].removeprefix("test ") for key in metrics)
+    for name in (*keys, f"held-out {first}", *others, "objective"):
         table.add_column(name, justify="right")
     for record in best[:SHOWN]:
         settings = [f"{record['config'][key]:g}" for key in keys]
-        table.add_row(
-            *settings, f"{record['auc']:.4f}", f"{record['ap']:.4f}", f"{record['objective']:.4g}"
-        )
+        scores = [f"{record[key]:.4f}" for key in metrics]
+        table.add_row(*settings, *scores, f"{record['objective']:.4g}")
     return table
 
 

@@ -17,7 +17,16 @@ from fcco_lab.datasets.official_layouts import LAYOUTS
 if TYPE_CHECKING:
     from fcco_lab.datasets.official import Arrays
 
-__all__ = ["CATALOGUE", "Found", "Source", "available", "resolve", "source_of"]
+__all__ = [
+    "CATALOGUE",
+    "Found",
+    "Kind",
+    "Source",
+    "available",
+    "kind_of_name",
+    "resolve",
+    "source_of",
+]
 
 Kind = Literal["classes", "survival", "ranking"]
 # The keys of an npz file of each kind, followed by _train and _test.
@@ -93,12 +102,23 @@ def resolve(name: str, kind: Kind) -> str:
         >>> resolve("metabric", "survival")
         'surv_metabric'
     """
+    found = kind_of_name(name)
     name = ALIASES.get(name, name)
-    if name not in CATALOGUE:
-        choose("data set", name, [*CATALOGUE, *ALIASES])
-    if CATALOGUE[name][0] != kind:
+    if found != kind:
         raise ValueError(f"{name} is for load_{CATALOGUE[name][0]}, not for load_{kind}")
     return name
+
+
+def kind_of_name(name: str) -> Kind:
+    """The kind of a data set of the catalogue.
+
+    Examples:
+        >>> kind_of_name("metabric")
+        'survival'
+    """
+    name = ALIASES.get(name, name)
+    choose("data set", name, [*CATALOGUE, *ALIASES], otherwise="; or a file of your own")
+    return CATALOGUE[name][0]
 
 
 def available(data_dir: str | Path | None = None) -> list[Found]:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["read_npz"]
 
 
-def read_npz(path: Path, stems: Sequence[str]) -> Arrays:
-    """The arrays ``stem_train`` and ``stem_test``.
+def read_npz(
+    path: Path, stems: Sequence[str], parts: Sequence[str] = ("_train", "_test")
+) -> Arrays:
+    """The arrays of each stem with each ending, such as ``x_train``.
 
     A file with only some of the classes may renumber them as ``task_*``, used instead of ``y_*``.
     """
@@ -29,7 +31,7 @@ def read_npz(path: Path, stems: Sequence[str]) -> Arrays:
             file = np.load(handle, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("it is not an npz file")
-        for key in [f"{stem}_{part}" for part in ("train", "test") for stem in stems]:
+        for key in [f"{stem}{part}" for part in parts for stem in stems]:
             source = key.replace("y_", "task_") if "task_train" in file.files else key
             if source not in file.files:
                 raise ValueError(f"{path} has no key {source!r}, only {sorted(file.files)}")

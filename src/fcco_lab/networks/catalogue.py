@@ -1,14 +1,17 @@
 """Every network by its name on the command line."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from fcco_lab.choices import choose
 from fcco_lab.networks.deep import densenet121, resnet
 from fcco_lab.networks.small import compact_cnn, linear, mlp
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["NETWORKS", "build_network"]
 
@@ -34,6 +37,8 @@ def build_network(name: str, shape: tuple[int, ...], outputs: int, *, seed: int)
         >>> sum(p.numel() for p in build_network("linear", (64,), 10, seed=0).parameters())
         650
     """
+    import torch  # here, for the names alone should not wait for it
+
     choose("network", name, NETWORKS)
     if len(shape) != 3 and name not in ("linear", "mlp"):
         raise ValueError(

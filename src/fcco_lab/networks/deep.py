@@ -1,8 +1,11 @@
 """The paper's networks, from monai."""
 
-from typing import Any
+from __future__ import annotations
 
-from torch import nn
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["densenet121", "resnet"]
 
@@ -26,6 +29,7 @@ def resnet(make: str, shape: tuple[int, ...], outputs: int, *, small: bool) -> n
 def densenet121(shape: tuple[int, ...], outputs: int, *, small: bool) -> nn.Module:
     """DenseNet-121; ``small``: with a stem for small images."""
     from monai.networks.nets import DenseNet121  # type: ignore[attr-defined]
+    from torch import nn
 
     if not small and min(shape[1:]) < 29:
         raise ValueError(

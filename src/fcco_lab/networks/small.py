@@ -1,8 +1,12 @@
 """Networks small enough for a laptop: linear, one hidden layer, a compact convolutional one."""
 
-import math
+from __future__ import annotations
 
-from torch import nn
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["compact_cnn", "linear", "mlp"]
 
@@ -14,6 +18,8 @@ def linear(shape: tuple[int, ...], outputs: int) -> nn.Module:
         >>> linear((1, 8, 8), 10)[1]
         Linear(in_features=64, out_features=10, bias=True)
     """
+    from torch import nn
+
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), outputs))
 
 
@@ -24,6 +30,8 @@ def mlp(shape: tuple[int, ...], outputs: int, width: int = 128) -> nn.Module:
         >>> len(mlp((123,), 2))
         4
     """
+    from torch import nn
+
     return nn.Sequential(
         nn.Flatten(), nn.Linear(math.prod(shape), width), nn.ReLU(), nn.Linear(width, outputs)
     )
@@ -39,6 +47,8 @@ def compact_cnn(shape: tuple[int, ...], outputs: int, width: int = 16) -> nn.Mod
         >>> compact_cnn((3, 32, 32), 10)(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 10])
     """
+    from torch import nn
+
     layers: list[nn.Module] = []
     channels = shape[0]
     for wide in (width, 2 * width, 4 * width):

@@ -9,9 +9,9 @@ import numpy as np
 
 from fcco_lab.presentation.canvas import make_canvas, save, scale_as_log
 from fcco_lab.presentation.curves import check_seeds, mean_curve
-from fcco_lab.presentation.naming import QUANTITIES, contender, grouped
+from fcco_lab.presentation.naming import contender, grouped
 from fcco_lab.presentation.styles import Style, styles
-from fcco_lab.runs import AXES, Record
+from fcco_lab.runs import AXES, QUANTITIES, Record
 
 __all__ = ["plot_axes", "plot_panels", "plot_profiles"]
 

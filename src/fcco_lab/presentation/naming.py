@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Iterable
 
-from fcco_lab.entries import BASELINES, ENTRIES
+from fcco_lab.baselines import BASELINES
+from fcco_lab.entries import ENTRIES
 from fcco_lab.runs import Record, contender_name
 
-__all__ = ["CONTENDERS", "DATA_SETS", "QUANTITIES", "contender", "grouped", "in_order", "short"]
+__all__ = ["CONTENDERS", "DATA_SETS", "contender", "grouped", "in_order", "short"]
 
 _UPDATES = ("plain", "normalized", "adam", "amsgrad", "projected")
 
@@ -20,9 +21,6 @@ CONTENDERS: dict[str, tuple[str, str]] = {
 
 DATA_SETS = ("usps", "mnist", "fashion_mnist", "cifar10", "svhn", "cifar100", "tinyimagenet100")
 """Data sets in the order of the columns of a table."""
-
-QUANTITIES = {"objective": "exact training objective", "auc": "test AUC", "ap": "test AP"}
-"""The quantities of curves and tables, with their axis labels."""
 
 _RANKS = {name: rank for rank, name in enumerate((*CONTENDERS, *DATA_SETS))}
 

@@ -1,90 +1,153 @@
 "use strict";
-// From a figure's numbers and the state of its buttons to what Plotly and the legend show.
+// Curves as SVG: scales with round ticks, lines with bands and marks, and what is under the pointer.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const narrow = matchMedia("(max-width: 40rem)");
 const touch = matchMedia("(pointer: coarse)");
-const clear = "rgba(0, 0, 0, 0)";
 
 const colour = (series) => series.colour[dark.matches ? 1 : 0];
-const faint = (hex) => `rgba(${[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16))}, 0.16)`;
-
-// Two traces a series, the band before its line, both hidden together.
-function traces(figure, state) {
-  const profiles = figure.kind === "profiles";
-  const { log } = figure.y[state.y];
-  const curves = figure.series.map((series) => series.curves[state.x][state.y]);
-  const smallest = curves.flatMap((curve) => curve.mean).reduce((a, b) => Math.min(a, b), Infinity);
-  return figure.series.flatMap((series, i) => {
-    const { x, mean, sd } = curves[i];
-    const ink = colour(series);
-    // On a log scale a band that reaches below zero has no lower edge of its own.
-    const floor = log ? smallest / 2 : -Infinity;
-    const upper = sd.map((s, k) => mean[k] + s);
-    const lower = sd.map((s, k) => Math.max(mean[k] - s, floor));
-    const common = { type: "scatter", name: series.html, visible: !state.hidden.has(series.name) };
-    const band = {
-      ...common, mode: "lines", hoverinfo: "skip", line: { width: 0 },
-      x: sd.length ? [...x, ...[...x].reverse()] : [], y: [...upper, ...lower.reverse()],
-      fill: "toself", fillcolor: faint(ink),
-    };
-    const line = {
-      ...common, mode: series.mark ? "lines+markers" : "lines", x, y: mean,
-      line: { color: ink, width: 2.2, dash: series.dash, shape: profiles ? "hv" : "linear" },
-      marker: { symbol: series.mark || "circle", size: 7, maxdisplayed: 12 },
-      text: sd.map((s) => ` ± ${Number(s.toPrecision(2))}`),
-      hovertemplate: profiles
-        ? "<b>%{fullData.name}</b><br>%{y:.0%} within %{x:.3~g} times the best<extra></extra>"
-        : "<b>%{fullData.name}</b><br>%{y:.4~g}%{text}<br>at %{x:,.4~r}<extra></extra>",
-    };
-    return [band, line];
-  });
-}
-
-function layout(figure, state) {
-  const profiles = figure.kind === "profiles";
-  const css = getComputedStyle(document.documentElement);
-  const [text, quiet, line, raised] =
-    ["--text", "--quiet", "--line", "--raised"].map((name) => css.getPropertyValue(name).trim());
-  const axis = { gridcolor: line, linecolor: line, zeroline: false, automargin: true, tickfont: { color: quiet } };
-  const title = (words) => ({ text: words, font: { size: 13, color: quiet }, standoff: 10 });
-  const { log } = figure.y[state.y];
-  return {
-    paper_bgcolor: clear, plot_bgcolor: clear,
-    font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: text },
-    margin: { l: 10, r: narrow.matches ? 8 : 16, t: touch.matches || narrow.matches ? 10 : 30, b: 10 },
-    showlegend: false, hovermode: "closest", dragmode: touch.matches ? false : "zoom",
-    hoverlabel: { bgcolor: raised, bordercolor: line, font: { color: text }, align: "left", namelength: -1 },
-    modebar: { bgcolor: clear, color: quiet, activecolor: text },
-    xaxis: {
-      ...axis, title: title(figure.x[state.x].title), nticks: narrow.matches ? 5 : 10,
-      ...(profiles ? { type: "log", range: [0, 1], tickvals: [1, 2, 3, 5, 10] } : { rangemode: "tozero" }),
-    },
-    yaxis: {
-      ...axis, title: title(figure.y[state.y].title), nticks: log ? 5 : 8,
-      ...(log ? { type: "log", tickformat: "~g" } : { type: "linear" }),
-      ...(profiles ? { range: [-0.03, 1.05], tickformat: ".0%" } : {}),
-    },
-  };
-}
-
-const dashes = { solid: "", dash: "7 4", dot: "2 3", longdash: "12 4", dashdot: "8 3 2 3" };
+const dashes = { solid: "", dash: "7 4", dot: "2 3", longdash: "13 4", dashdot: "8 3 2 3" };
 const marks = {
   circle: "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", square: "M-4-4h8v8h-8z", diamond: "M0-5L5 0 0 5-5 0z",
-  "triangle-up": "M0-5L5 4H-5z", x: "M-5-3l2-2 3 3 3-3 2 2-3 3 3 3-2 2-3-3-3 3-2-2 3-3z",
+  triangle: "M0-5L5 4H-5z", x: "M-5-3l2-2 3 3 3-3 2 2-3 3 3 3-2 2-3-3-3 3-2-2 3-3z",
   star: "M0-6L2-2 6-2 3 1 4 5 0 3-4 5-3 1-6-2-2-2z", cross: "M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
 };
 
-function swatch(series) {
-  const namespace = "http://www.w3.org/2000/svg";
-  const make = (name, attributes) => {
-    const part = document.createElementNS(namespace, name);
-    for (const [key, value] of Object.entries(attributes)) part.setAttribute(key, value);
-    return part;
+function make(name, attributes = {}, ...children) {
+  const part = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) part.setAttribute(key, value);
+  part.append(...children);
+  return part;
+}
+
+// A map from values to pixels, with its inverse and round ticks.
+function scale({ log, low, high, from, to, count }) {
+  const [forth, back] = log ? [Math.log10, (v) => 10 ** v] : [(v) => v, (v) => v];
+  const [a, b] = [forth(low), forth(high)];
+  const map = (value) => from + ((forth(value) - a) / (b - a || 1)) * (to - from);
+  map.invert = (pixel) => back(a + ((pixel - from) / (to - from)) * (b - a));
+  map.ticks = (log && b - a >= 1 ? powers(a, b, count) : rounds(low, high, count))
+    .filter((tick) => tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9));
+  return map;
+}
+
+function rounds(low, high, count) {
+  const rough = (high - low) / count || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+  const first = Math.ceil(low / step - 1e-9);
+  const length = Math.max(0, Math.floor(high / step + 1e-9) - first + 1);
+  return Array.from({ length }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+}
+
+function powers(a, b, count) {
+  const every = Math.max(1, Math.ceil((b - a) / count));
+  const factors = b - a < 2 ? [1, 2, 5] : [1];
+  const ticks = [];
+  for (let power = Math.floor(a); power <= b; power += every) {
+    for (const factor of factors) ticks.push(Number(`${factor}e${power}`));
+  }
+  return ticks;
+}
+
+function written(value, digits = 4) {
+  const size = Math.abs(value);
+  if (size && (size < 1e-3 || size >= 1e12)) return Number(value.toPrecision(digits)).toExponential().replace("e+", "e");
+  for (const [unit, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (size >= unit) return `${Number((value / unit).toPrecision(digits))}${letter}`;
+  }
+  return String(Number(value.toPrecision(digits)));
+}
+
+const percent = (value) => `${Math.round(100 * value)}%`;
+
+// What is drawn of each visible series: its points, and the edges of its band.
+function shown(figure, state) {
+  const { log } = figure.y[state.y];
+  const curves = figure.series.map((series) => ({ series, ...series.curves[state.x][state.y] }));
+  const visible = curves.filter(({ series, x }) => x.length && !state.hidden.has(series.name));
+  const smallest = Math.min(...visible.flatMap((curve) => curve.mean));
+  const floor = log ? smallest / 2 : -Infinity;  // a band below zero has no edge on a log scale
+  return visible.map((curve) => ({
+    ...curve,
+    upper: curve.sd.map((s, k) => curve.mean[k] + s),
+    lower: curve.sd.map((s, k) => Math.max(curve.mean[k] - s, floor)),
+  }));
+}
+
+function limits(figure, state, lines) {
+  if (state.zoom) return state.zoom;
+  if (figure.kind === "profiles") return { x: [1, 10], y: [-0.03, 1.05] };
+  const { log } = figure.y[state.y];
+  const across = lines.flatMap((line) => line.x);
+  const up = lines.flatMap((line) => [...line.mean, ...line.upper, ...line.lower]);
+  const [low, high] = [Math.min(...up), Math.max(...up)];
+  const room = 0.04 * (log ? Math.log10(high / low) : high - low) || (log ? 0.1 : Math.abs(high) / 10 || 1);
+  return {
+    x: [0, Math.max(...across) || 1],
+    y: log ? [low / 10 ** room, high * 10 ** room] : [low - room, high + room],
   };
+}
+
+// Draw into the canvas; returns the lines in pixels and the scales, for the pointer.
+function draw(canvas, figure, state) {
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  const lines = shown(figure, state);
+  const svg = canvas.querySelector("svg");
+  svg.replaceChildren();
+  const label = `${figure.y[state.y].title} against ${figure.x[state.x].title}`;
+  for (const [key, value] of Object.entries({ width, height, "aria-label": label })) svg.setAttribute(key, value);
+  if (!lines.length) return { points: [] };
+  const profiles = figure.kind === "profiles";
+  const found = limits(figure, state, lines);
+  const box = { left: 62, right: width - 14, top: 10, bottom: height - 48 };
+  const x = scale({ log: profiles, low: found.x[0], high: found.x[1], from: box.left, to: box.right, count: narrow.matches ? 4 : 8 });
+  const y = scale({ log: figure.y[state.y].log, low: found.y[0], high: found.y[1], from: box.bottom, to: box.top, count: 6 });
+  const say = profiles ? percent : written;
+  const grid = make("g", { class: "grid" });
+  for (const tick of x.ticks) {
+    grid.append(make("line", { x1: x(tick), x2: x(tick), y1: box.top, y2: box.bottom }));
+    grid.append(make("text", { x: x(tick), y: box.bottom + 18, "text-anchor": "middle" }, written(tick)));
+  }
+  for (const tick of y.ticks) {
+    grid.append(make("line", { x1: box.left, x2: box.right, y1: y(tick), y2: y(tick) }));
+    grid.append(make("text", { x: box.left - 8, y: y(tick) + 4, "text-anchor": "end" }, say(tick)));
+  }
+  const middle = (box.top + box.bottom) / 2;
+  grid.append(
+    make("text", { class: "xtitle", x: (box.left + box.right) / 2, y: height - 8, "text-anchor": "middle" }, figure.x[state.x].title),
+    make("text", { class: "ytitle", transform: `translate(14 ${middle}) rotate(-90)`, "text-anchor": "middle" }, figure.y[state.y].title),
+  );
+  const clip = `clip${canvas.parentElement.dataset.figure}`;
+  const frame = { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top };
+  const data = make("g", { "clip-path": `url(#${clip})` });
+  svg.append(make("clipPath", { id: clip }, make("rect", frame)), grid, data);
+  const points = lines.map((line) => drawLine(data, line, x, y, profiles));
+  return { points, x, y, box };
+}
+
+function drawLine(data, line, x, y, profiles) {
+  const ink = colour(line.series);
+  const along = (values) => values.map((value, k) => [x(line.x[k]), y(value)]);
+  if (line.sd.length) {
+    const edge = [...along(line.upper), ...along(line.lower).reverse()];
+    data.append(make("path", { class: "band", d: `M${edge.join("L")}Z`, fill: ink }));
+  }
+  const points = along(line.mean);
+  const path = points.map(([px, py], k) => (k === 0 ? `M${px},${py}` : profiles ? `H${px}V${py}` : `L${px},${py}`));
+  data.append(make("path", { class: "line", d: path.join(""), stroke: ink, "stroke-dasharray": dashes[line.series.dash] }));
+  if (line.series.mark) {
+    const every = Math.ceil(points.length / 12);
+    points.forEach(([px, py], k) => {
+      if (k % every === 0) data.append(make("path", { class: "mark", d: marks[line.series.mark], fill: ink, transform: `translate(${px} ${py})` }));
+    });
+  }
+  return points.map(([px, py], k) => ({ px, py, line, k }));
+}
+
+function swatch(series) {
   const ink = colour(series);
-  const svg = make("svg", { width: 30, height: 12, "aria-hidden": "true" });
-  const dash = { "stroke-dasharray": dashes[series.dash] ?? "12 3 2 3" };
-  svg.append(make("line", { x1: 0, x2: 30, y1: 6, y2: 6, stroke: ink, "stroke-width": 2.5, ...dash }));
-  if (series.mark) svg.append(make("path", { d: marks[series.mark], fill: ink, transform: "translate(15 6)" }));
+  const svg = make("svg", { width: 34, height: 12, "aria-hidden": "true" });
+  svg.append(make("line", { x1: 0, x2: 34, y1: 6, y2: 6, stroke: ink, "stroke-width": 2.5, "stroke-dasharray": dashes[series.dash] }));
+  if (series.mark) svg.append(make("path", { d: marks[series.mark], fill: ink, transform: "translate(17 6)" }));
   return svg;
 }

@@ -23,8 +23,6 @@ class Group:
     """The runs of one contender with one setting on one data set."""
 
     label: str
-    setting: int
-    """The number of this setting among those of its contender, from 0."""
     records: tuple[Record, ...]
 
     def having(self, status: str) -> tuple[Record, ...]:
@@ -58,8 +56,7 @@ def groups(records: Sequence[Record]) -> list[Group]:
         for record in mine:
             told = [_told(option, _setting(record, option)) for option in differing]
             settings.setdefault(", ".join([name, *told]), []).append(record)
-        for number, label in enumerate(in_order(settings)):
-            found.append(Group(label, number, tuple(settings[label])))
+        found += [Group(label, tuple(settings[label])) for label in in_order(settings)]
     return found
 
 

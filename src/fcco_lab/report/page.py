@@ -11,10 +11,11 @@ from typing import Any
 from fcco_lab.files import write
 from fcco_lab.presentation.naming import grouped, in_order
 from fcco_lab.report.groups import groups
+from fcco_lab.report.looks import numbered
 from fcco_lab.report.parts import facts, figure, listing, statuses
 from fcco_lab.report.plots import Found, curves_figure, profiles_figure
 from fcco_lab.report.tables import table
-from fcco_lab.runs import Record
+from fcco_lab.runs import Record, flaw_of
 
 __all__ = ["write_report"]
 
@@ -28,30 +29,33 @@ _PROFILES = (
 )
 
 
-def write_report(records: Sequence[Record], path: Path, *, title: str) -> None:
+def write_report(records: Sequence[Record], path: Path | str, *, title: str) -> None:
     """Write the page to ``path`` atomically.
 
     Args:
-        records: runs as ``fcco_lab.runs.read_runs`` finds them, at least one.
+        records: runs as ``fcco_lab.compare`` returns them, at least one; a record that lacks
+            something is a ``ValueError`` that names it.
         path: the path of the page; its directory is created if it is missing.
         title: the title of the page, as plain text.
     """
     if not records:
         raise ValueError("there are no runs to report on")
-    write(path, _page(records, title))
+    for record in records:
+        if flaw := flaw_of(record):
+            raise ValueError(f"a record cannot be shown: {flaw}")
+    write(Path(path), _page(records, title))
 
 
 def _page(records: Sequence[Record], title: str) -> str:
-    from plotly.offline import get_plotlyjs
-
     by_data: Found = {
         data: groups(mine)
         for data, mine in grouped(records, lambda record: str(record["config"]["data"])).items()
     }
+    numbers = numbered(group.label for found in by_data.values() for group in found)
     figures: list[dict[str, Any]] = []
     sections = []
     for data, found in by_data.items():
-        figures.append(curves_figure(data, found))
+        figures.append(curves_figure(data, found, numbers))
         plot = figure(
             len(figures) - 1,
             figures[-1],
@@ -61,7 +65,7 @@ def _page(records: Sequence[Record], title: str) -> str:
         )
         heading = f"<h2>{escape(data)}</h2>"
         sections.append(f"<section>{heading}{table(data, found)}{plot}</section>")
-    profiles = profiles_figure(by_data)
+    profiles = profiles_figure(by_data, numbers)
     if profiles:
         figures.append(profiles)
         caption = _PROFILES.format(len(by_data)) + _left_out(by_data, profiles)
@@ -79,7 +83,6 @@ def _page(records: Sequence[Record], title: str) -> str:
         listing=listing(records),
         # A "<" could end the script element.
         figures=json.dumps(figures, allow_nan=False).replace("<", "\\u003c"),
-        plotly=get_plotlyjs(),
         script="".join(here.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS),
     )
 

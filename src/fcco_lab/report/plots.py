@@ -1,15 +1,13 @@
 """Data for the script of the page: mean curves of each data set, and profiles over all of them."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from fcco_lab.presentation.curves import mean_curve
-from fcco_lab.presentation.naming import QUANTITIES
 from fcco_lab.presentation.profiles import Curve, costs, profile
 from fcco_lab.report.groups import Group
 from fcco_lab.report.looks import look
-from fcco_lab.runs import AXES
+from fcco_lab.runs import AXES, METRICS, QUANTITIES
 
 __all__ = ["BUTTONS", "curves_figure", "profiles_figure"]
 
@@ -18,19 +16,19 @@ BUTTONS = {
     "queries": "oracle queries",
     "seconds": "CPU seconds",
     "objective": "train objective",
-    "auc": "test AUC",
-    "ap": "test AP",
+    **METRICS,
 }
 
 Found = Mapping[str, Sequence[Group]]
 """Groups of runs by data set."""
 
 
-def curves_figure(data: str, found: Sequence[Group]) -> dict[str, Any]:
+def curves_figure(data: str, found: Sequence[Group], numbers: Mapping[str, int]) -> dict[str, Any]:
     """One data set: one line per group of runs that did not all diverge, on every pair of axes."""
     drawn = [(group, _curves(group)) for group in found]
     drawn = [(group, curves) for group, curves in drawn if curves["samples"]["objective"]["x"]]
     objectives = [y for _, curves in drawn for y in curves["samples"]["objective"]["mean"]]
+    measured = _measured(found)
     logarithmic = all(y > 0 for y in objectives)
     return {
         "kind": "curves",
@@ -39,22 +37,24 @@ def curves_figure(data: str, found: Sequence[Group]) -> dict[str, Any]:
         "y": {
             key: {"title": title, "log": key == "objective" and logarithmic}
             for key, title in QUANTITIES.items()
+            if key in measured
         },
         "start": ["samples", "objective"],
-        "series": [_series(group, curves) for group, curves in drawn],
+        "series": [_series(group, curves, numbers) for group, curves in drawn],
     }
 
 
-def profiles_figure(by_data: Found) -> dict[str, Any] | None:
+def profiles_figure(by_data: Found, numbers: Mapping[str, int]) -> dict[str, Any] | None:
     """The profiles over data sets, or None with fewer than two data sets or shared contenders."""
     named = {data: {group.label: group for group in found} for data, found in by_data.items()}
     first, *others = named.values()
     shared = [label for label in first if all(label in other for other in others)]
     if not others or len(shared) < 2:
         return None
+    measured = [y for y in QUANTITIES if all(y in _measured(found) for found in by_data.values())]
     drawn: dict[str, Any] = {label: {x: {} for x in AXES} for label in shared}
     for x in AXES:
-        for y in QUANTITIES:
+        for y in measured:
             curves = {
                 data: {label: _pair(of[label], x, y) for label in shared}
                 for data, of in named.items()
@@ -66,10 +66,16 @@ def profiles_figure(by_data: Found) -> dict[str, Any] | None:
         "kind": "profiles",
         "name": "profiles",
         "x": {key: {"title": f"times the fewest {BUTTONS[key]}"} for key in AXES},
-        "y": {key: {"title": "fraction of data sets", "log": False} for key in QUANTITIES},
+        "y": {key: {"title": "fraction of data sets", "log": False} for key in measured},
         "start": ["queries", "objective"],
-        "series": [_series(first[label], drawn[label]) for label in shared],
+        "series": [_series(first[label], drawn[label], numbers) for label in shared],
     }
+
+
+def _measured(found: Sequence[Group]) -> set[str]:
+    """The quantities that some run has."""
+    looks = [look for group in found for record in group.records for look in record["curve"]]
+    return {"objective"} | {key for look in looks for key in QUANTITIES if key in look}
 
 
 def _curves(group: Group) -> dict[str, dict[str, Any]]:
@@ -91,7 +97,6 @@ def _numbers(x: list[float], mean: list[float], sd: list[float]) -> dict[str, li
     return {key: [float(f"{v:.6g}") for v in values] for key, values in lists.items()}
 
 
-def _series(group: Group, curves: dict[str, Any]) -> dict[str, Any]:
-    # Plotly reads a little HTML in names.
-    name = {"name": group.label, "html": escape(group.label)}
-    return name | look(group.records[0]["config"], group.setting) | {"curves": curves}
+def _series(group: Group, curves: dict[str, Any], numbers: Mapping[str, int]) -> dict[str, Any]:
+    style = look(group.records[0]["config"], numbers[group.label])
+    return {"name": group.label, **style, "curves": curves}

@@ -7,7 +7,7 @@ from html import escape
 
 from fcco_lab.report.averages import last, latest, mean_and_deviation
 from fcco_lab.report.groups import Group
-from fcco_lab.runs import Record
+from fcco_lab.runs import METRICS, Record
 
 __all__ = ["table"]
 
@@ -17,28 +17,31 @@ DASH = "\u2013"
 @dataclass(frozen=True)
 class _Column:
     heading: str
-    value: Callable[[Record], float]
-    sign: int
-    """+1 if higher is better, -1 if lower is better."""
+    key: str
+    sign: int = 0
+    """+1 if higher is better, -1 if lower is better; 0 is not judged: a cost, or a given number."""
     decimals: int | None = 0
     """The number of digits; None: as many as the smallest value needs."""
-    spread: bool = False
+
+    def value(self, record: Record) -> float:
+        """Results are those at the end of a run, costs those of its latest evaluation."""
+        return (last if self.sign else latest)(record, self.key)
 
 
 _COLUMNS = (
-    _Column("objective", lambda record: last(record, "objective"), -1, None, True),
-    _Column("test AUC", lambda record: last(record, "auc"), 1, 4, True),
-    _Column("test AP", lambda record: last(record, "ap"), 1, 4, True),
-    _Column("steps", lambda record: latest(record, "step"), -1),
-    _Column("queries", lambda record: latest(record, "queries"), -1),
-    _Column("CPU seconds", lambda record: latest(record, "seconds"), -1, 1),
+    _Column("objective", "objective", -1, None),
+    *(_Column(label, key, 1, 4) for key, label in METRICS.items()),
+    _Column("steps", "step"),
+    _Column("queries", "queries"),
+    _Column("CPU seconds", "seconds", decimals=1),
 )
 
 
 def table(data: str, found: Sequence[Group]) -> str:
     """The table of one data set, in HTML; its headings are buttons that sort it."""
-    headings = ["contender", "runs", *(column.heading for column in _COLUMNS), "diverged"]
-    columns = [_cells(column, found) for column in _COLUMNS]
+    shown = [column for column in _COLUMNS if column.sign < 1 or _has(column, found)]
+    headings = ["contender", "runs", *(column.heading for column in shown), "diverged"]
+    columns = [_cells(column, found) for column in shown]
     rows = []
     for index, group in enumerate(found):
         running, diverged = len(group.having("running")), len(group.having("diverged"))
@@ -63,6 +66,11 @@ def table(data: str, found: Sequence[Group]) -> str:
     )
 
 
+def _has(column: _Column, found: Sequence[Group]) -> bool:
+    """Whether some run has such a metric."""
+    return any(column.key in record for group in found for record in group.records)
+
+
 def _caption(data: str, found: Sequence[Group]) -> str:
     words = {"num_blocks": "blocks", "train_size": "training samples", "test_size": "test samples"}
     records = [record for group in found for record in group.records]
@@ -81,9 +89,9 @@ def _cells(column: _Column, found: Sequence[Group]) -> list[str]:
     write = _writer(column, [mean for mean in means if math.isfinite(mean)])
     judged = [m for m, g in zip(means, found, strict=True) if _judged(g) and math.isfinite(m)]
     best = write(max(judged, key=lambda mean: column.sign * mean)) if judged else ""
-    if len({write(mean) for mean in judged}) < 2:
+    if not column.sign or len({write(mean) for mean in judged}) < 2:
         best = ""  # if all are equal, none is best
-    spreads = [f"± {write(sd)}" if column.spread and sd == sd else "" for _, sd in pairs]
+    spreads = [f"± {write(sd)}" if column.sign and sd == sd else "" for _, sd in pairs]
     width = max(map(len, spreads))
     cells = []
     for mean, spread, group in zip(means, spreads, found, strict=True):

@@ -10,8 +10,10 @@ from fcco.data import block_loader, exact_pass
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
 from fcco.kernel.safeguard import ChangeBound
-from fcco.optim import CompositionalOptimizer, by_name
+from fcco.optim import CompositionalOptimizer
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
+from fcco_lab.baselines import Baseline
+from fcco_lab.entries import entry_of
 from fcco_lab.training.config import Config
 from fcco_lab.training.learner import Learner
 from fcco_lab.training.problem import Problem
@@ -31,10 +33,12 @@ ENDLESS = 2**62
 
 def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> CompositionalOptimizer:
     """The config's method with its step rule and coefficients, on ``model``."""
-    return by_name(
-        config.method,
-        model,
-        problem.objective,
+    entry = entry_of(config.method)
+    assert not isinstance(entry, Baseline)
+    method = entry.method
+    if config.one_slope or config.updated_slopes:
+        method = method.with_one_slope() if config.one_slope else method.updated()
+    settings = entry.arguments(
         update=_RULES[config.update](),
         lr=config.lr,
         alpha=config.alpha,
@@ -43,9 +47,8 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
         weight_decay=config.weight_decay,
         safeguard=ChangeBound() if config.safeguard else None,
         snapshot_every=config.snapshot_every or _steps_of_a_pass(config, problem),
-        updated_slopes=config.updated_slopes,
-        one_slope=config.one_slope,
     )
+    return CompositionalOptimizer(model, problem.objective, method, **settings)
 
 
 def _steps_of_a_pass(config: Config, problem: Problem) -> int:

@@ -1,6 +1,7 @@
 """What to say when a run has diverged: which coefficient to lower."""
 
-from fcco.methods import REGISTRY
+from fcco.methods import Entry
+from fcco_lab.entries import entry_of
 from fcco_lab.training.config import Config
 
 __all__ = ["Diverged", "advice"]
@@ -21,14 +22,14 @@ def advice(config: Config) -> str:
         >>> advice(Config(lr=0.001, alpha=0.1, safeguard=False))
         'lower lr (it is 0.001; try 0.0001), or keep z near the gradient: safeguard = true'
     """
-    entry = REGISTRY.get(config.method)
-    corrected = entry is not None and entry.method.corrected
+    entry = entry_of(config.method)
+    corrected = isinstance(entry, Entry) and entry.method.corrected
     large = config.lr > (0.03 if config.update in ("adam", "amsgrad") else 1.0)
     if corrected and not large and config.gamma == "theory":
         return 'lower gamma (it is "theory", about m/B1; try gamma="age")'
     if corrected and not large and isinstance(config.gamma, float | int) and config.gamma > 1:
         return f'lower gamma (it is {config.gamma}; try gamma="age")'
     text = f"lower lr (it is {config.lr:g}; try {config.lr / 10:g})"
-    if entry is not None and entry.method.gradient.points and not config.safeguard:
+    if isinstance(entry, Entry) and entry.method.gradient.points and not config.safeguard:
         text += ", or keep z near the gradient: safeguard = true"
     return text

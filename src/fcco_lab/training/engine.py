@@ -12,9 +12,8 @@ import torch
 
 from fcco.data import exact_value
 from fcco.distributed.sharded import cut
-from fcco.metrics import macro_auroc, macro_average_precision
 from fcco_lab.files import write
-from fcco_lab.runs import Record
+from fcco_lab.runs import METRICS, Record
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.compositional import Compositional
 from fcco_lab.training.config import Config
@@ -97,7 +96,9 @@ class Training:
             if config.diagnostics and self.crew.size > 1:
                 raise ValueError("diagnostics are for one process: they need the whole table")
             self.problem = load_problem(config, data_dir) if problem is None else problem
-            self.model = self.problem.network(config)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(config.seed)
+                self.model = self.problem.network(config).to(config.device)
         stepped = spread(self.model, parallel)
         with self.crew.together():
             self.learner = _learner(config, self.problem, self.model, stepped)
@@ -235,8 +236,7 @@ class Training:
         self.model.train()
         release(self.model)
         if not self.crew.highest(not scores.isfinite().all())[0]:
-            look["auc"] = macro_auroc(scores, problem.test_labels)
-            look["ap"] = macro_average_precision(scores, problem.test_labels)
+            look |= problem.measure(scores)
         else:
             raise self._diverged(self.step, "the network's outputs are not finite")
         if self.config.diagnostics and isinstance(learner, Compositional):
@@ -254,7 +254,9 @@ class Training:
             "status": status,
             "reason": reason,
             "curve": self.curve,
-            **{key: last.get(key) for key in ("objective", "auc", "ap")},
+            "objective": last.get("objective"),
+            **{key: last[key] for key in METRICS if key in last},
+            "content": self.problem.content,
             "num_blocks": self.problem.objective.num_blocks,
             "train_size": len(self.problem.train),
             "test_size": len(self.problem.test_inputs),

@@ -14,7 +14,7 @@ _FREE = {"device"}
 """Settings that may change while a run goes on: a machine may have no other device."""
 
 
-def fingerprint(inputs: Tensor, classes: Tensor) -> str:
+def fingerprint(*tensors: Tensor) -> str:
     """The size of a data set and a digest of its content, wherever it was read from.
 
     Examples:
@@ -23,11 +23,11 @@ def fingerprint(inputs: Tensor, classes: Tensor) -> str:
         '3 samples, sha256 ea7607259a9837e1'
     """
     digest = hashlib.sha256()
-    for tensor in (inputs, classes):
+    for tensor in tensors:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
         for part in tensor.split(1024):
             digest.update(part.contiguous().cpu().numpy())
-    return f"{len(inputs)} samples, sha256 {digest.hexdigest()[:16]}"
+    return f"{len(tensors[0])} samples, sha256 {digest.hexdigest()[:16]}"
 
 
 def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:

@@ -42,7 +42,10 @@ class _Ordinary(Learner):
             )
         else:
             raise ValueError(f"{config.method} has update adam or plain (SGD), not {config.update}")
-        blocks = min(config.blocks_per_step, problem.num_tasks)
+        if problem.num_outputs is None or problem.classes is None:
+            raise ValueError(f"{config.method} needs classes, which {problem.name} does not have")
+        self.classes, self.outputs = problem.classes, problem.num_outputs
+        blocks = min(config.blocks_per_step, self.outputs)
         self.drawn = blocks * config.samples_per_block
         self.steps = 0
 
@@ -111,12 +114,12 @@ class CrossEntropy(_Ordinary):
         """One batch."""
         # As the others' samplers do: step t draws from a stream of its own.
         generator = torch.Generator().manual_seed((self.config.seed << 32) + self.steps)
-        inputs, classes = self.problem.train.inputs, self.problem.classes
+        inputs, classes = self.problem.train.inputs, self.classes
         rows = torch.randint(len(inputs), (self.drawn,), generator=generator)
         rows = rows[self.ranks.rank :: self.ranks.size]
         logits, targets = self.stepped(inputs[rows.to(inputs.device)]), classes[rows]
         targets = targets.to(logits.device)
-        if self.problem.num_tasks == 1:
+        if self.outputs == 1:
             loss = binary_cross_entropy_with_logits(logits.squeeze(1), targets.to(logits.dtype))
         else:
             loss = cross_entropy(logits, targets)
@@ -125,7 +128,7 @@ class CrossEntropy(_Ordinary):
     def scores(self, inputs: Tensor) -> Tensor:
         """Log-odds: the scores by which a user of softmax would rank."""
         logits: Tensor = self.model(inputs)
-        return logits if self.problem.num_tasks == 1 else one_vs_rest(logits)
+        return logits if self.outputs == 1 else one_vs_rest(logits)
 
 
 class MinMax(_Ordinary):
@@ -142,13 +145,14 @@ class MinMax(_Ordinary):
         if Ranks().size > 1:
             raise ValueError("method min-max runs in one process only: start it without torchrun")
         if not isinstance(problem.train, TaskData):
-            raise ValueError("min-max is for objective auc")
+            raise ValueError("method min-max is for the objectives of AUC tasks")
         like = next(model.parameters())
-        self.centres = torch.zeros(2, problem.num_tasks, device=like.device, requires_grad=True)
-        self.dual = torch.zeros(problem.num_tasks, device=like.device, requires_grad=True)
+        tasks = problem.objective.num_blocks
+        self.centres = torch.zeros(2, tasks, device=like.device, requires_grad=True)
+        self.dual = torch.zeros(tasks, device=like.device, requires_grad=True)
         super().__init__(config, problem, model, None, [self.centres])
         self.sampled: Any = problem.train  # whose draws are TaskBatches
-        blocks = min(config.blocks_per_step, problem.num_tasks)
+        blocks = min(config.blocks_per_step, tasks)
         self.sampler = BlockSampler(
             self.sampled,
             blocks_per_step=blocks,
@@ -162,7 +166,7 @@ class MinMax(_Ordinary):
         """Descend in the network and the centres, ascend in the dual."""
         batch: TaskBatch = self.sampled.collate(self.sampler.at(self.steps + 1))
         blocks = batch.blocks
-        logits = self.model(batch.inputs).view(len(blocks), -1, self.problem.num_tasks)
+        logits = self.model(batch.inputs).view(len(blocks), -1, self.outputs)
         h = logits.sigmoid().gather(2, blocks.view(-1, 1, 1).expand(-1, logits.shape[1], 1))
         positive, negative = h[:, : batch.positives, 0], h[:, batch.positives :, 0]
         a, b = self.centres[:, blocks].unsqueeze(2)

@@ -1,99 +1,141 @@
-"""What a run is about: data, objective and network, from a config."""
+"""What a run is about: data, objective, network and test, from a config or made by hand."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fcco.data import AnchorData, BlockData, Classified, TaskData
-from fcco.objectives import AveragePrecision, MultiTaskAUC, MultiTaskGap
+from fcco.data import BlockData, Classified, Ranked, Survival
 from fcco.problem.objective import Objective
-from fcco_lab.datasets import load_classes
+from fcco_lab.datasets import is_own, load_classes, load_own, load_ranking, load_survival
+from fcco_lab.datasets.catalogue import kind_of_name
+from fcco_lab.datasets.splitting import split
+from fcco_lab.entries import entry_of
+from fcco_lab.named_objects import is_named, source_of_named
 from fcco_lab.networks import build_network
 from fcco_lab.training.config import Config
 from fcco_lab.training.identity import fingerprint
+from fcco_lab.training.objectives import blocks_of, kind_of, measure_of
 
-__all__ = ["Problem", "load_problem", "proportional"]
+__all__ = ["Problem", "load_problem"]
+
+Data = Classified | Survival | Ranked
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """A training set in blocks, its objective, and a test set with one label per task.
+    """A training set in blocks, its objective, a network, and a test.
 
-    Two classes are one task; more are one task each, against the rest.
+    Args:
+        train: the training set in blocks.
+        objective: on its blocks.
+        network: from a config to a module; torch's RNG is seeded by the config when it is called.
+        test_inputs: N inputs, along the first dimension.
+        measure: from the scores of all test inputs to numbers by name: auc, ap, c_index, ndcg
+            (higher is better). A report shows these four.
+        name: what it is called in records and reports.
+        classes: (number of training samples,), for the baselines; None if there are none.
+        content: what the data is, wherever it was read from: ``identity.fingerprint`` of each part.
+
+    Examples:
+        >>> import fcco
+        >>> from fcco.metrics import macro_auroc
+        >>> inputs = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+        >>> labels = inputs[:, 0] > 0
+        >>> problem = Problem(
+        ...     train=fcco.data.TaskData.binary(inputs, labels),
+        ...     objective=fcco.objectives.MultiTaskAUC(1),
+        ...     network=lambda config: nn.Linear(4, 1),
+        ...     test_inputs=inputs,
+        ...     measure=lambda scores: {"auc": macro_auroc(scores, labels[:, None])},
+        ... )
+        >>> problem.num_outputs is None
+        True
     """
 
     train: BlockData[Any]
-    classes: Tensor
     objective: Objective
+    network: Callable[[Config], nn.Module]
     test_inputs: Tensor
-    test_labels: Tensor
-    shape: tuple[int, ...]
+    measure: Callable[[Tensor], dict[str, float]]
+    name: str = "own data"
+    classes: Tensor | None = None
     content: dict[str, str] = field(default_factory=dict)
-    """What the data is, wherever it was read from: ``identity.fingerprint`` of each part."""
 
     @property
-    def num_tasks(self) -> int:
-        """Outputs of the network."""
-        return self.test_labels.shape[1]
-
-    def network(self, config: Config) -> nn.Module:
-        """The config's network for this data, on its device."""
-        network = build_network(config.network, self.shape, self.num_tasks, seed=config.seed)
-        return network.to(config.device)
+    def num_outputs(self) -> int | None:
+        """Outputs of a network for classes: two are one task, more are one task each."""
+        return None if self.classes is None else _outputs(int(self.classes.max()) + 1)
 
 
 def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     """Read, cut and standardise the data, and put the objective on it."""
-    train, test = load_classes(config.data, data_dir)
+    entry_of(config.method)  # or say at once what is wrong with a user's own
+    train, test = _read(config, data_dir)
     if config.holdout:
-        rows = proportional(train.classes, round(len(train) * (1 - config.holdout)), seed=1)
-        rest = torch.ones(len(train), dtype=torch.bool).index_fill(0, rows, False)
-        train, test = _part(train, rows), _part(train, rest.nonzero().flatten())
+        train, test = split(train, round(len(train) * (1 - config.holdout)), seed=1)
     if config.train_size and config.train_size < len(train):
-        train = _part(train, proportional(train.classes, config.train_size, seed=0))
-    count = max(train.num_classes, test.num_classes)
-    _check_classes(config, count, training=train, test=test)
-    labels, test_labels = (_labels(part.classes, count) for part in (train, test))
+        train, _ = split(train, config.train_size, seed=0)
+    count = 0
+    if isinstance(train, Classified) and isinstance(test, Classified):
+        count = max(train.num_classes, test.num_classes)
+        _check_classes(config, count, training=train, test=test)
     # As it was read: standardising may round differently on another machine.
     content = {
-        "training_data": fingerprint(train.inputs, train.classes),
-        "test_data": fingerprint(test.inputs, test.classes),
+        "training_data": fingerprint(*vars(train).values()),
+        "test_data": fingerprint(*vars(test).values()),
     }
-    inputs, test_inputs = _standardized(train.inputs, test.inputs)
-    device = torch.device(config.device)
-    inputs, test_inputs = inputs.to(device), test_inputs.to(device)
-    data: BlockData[Any]
-    objective: Objective
-    if config.objective == "ap":
-        data = AnchorData.average_precision(inputs, labels)
-        objective = AveragePrecision(labels.sum(0).tolist(), len(inputs))
-    else:
-        data = TaskData(inputs, labels)
-        make = MultiTaskAUC if config.objective == "auc" else MultiTaskGap
-        objective = make(labels.shape[1])
+    if is_own(config.data):
+        content["data"] = Path(config.data).name  # a copy elsewhere is the same data
+    inputs, test_inputs = (
+        part.to(config.device) for part in _standardized(train.inputs, test.inputs)
+    )
+    blocks, objective = blocks_of(config.objective, replace(train, inputs=inputs), config.data)
+    for key in ("objective", "method"):
+        if is_named(word := getattr(config, key)) and not word.startswith("python:"):
+            content[f"{key}_source"] = source_of_named(word)
     return Problem(
-        data, train.classes, objective, test_inputs, test_labels, tuple(inputs.shape[1:]), content
+        train=blocks,
+        objective=objective,
+        network=partial(_network, tuple(inputs.shape[1:]), _outputs(count)),
+        test_inputs=test_inputs,
+        measure=measure_of(test, count),
+        name=config.data,
+        classes=train.classes if isinstance(train, Classified) else None,
+        content=content,
     )
 
 
-def proportional(classes: Tensor, count: int, *, seed: int) -> Tensor:
-    """Positions of ``count`` samples, the same share of every class, in their old order.
+def _read(config: Config, data_dir: Path | None) -> tuple[Data, Data]:
+    target, drop = (
+        [name.strip() for name in words.split(",") if name.strip()]
+        for words in (config.target, config.drop)
+    )
+    if is_own(config.data):
+        return load_own(config.data, kind=kind_of(config.objective), target=target, drop=drop)
+    if target or drop:
+        raise ValueError(f"target and drop are for tables of your own, not for {config.data}")
+    readers: dict[str, Callable[..., tuple[Data, Data]]] = {
+        "classes": load_classes,
+        "survival": load_survival,
+        "ranking": load_ranking,
+    }
+    return readers[kind_of_name(config.data)](config.data, data_dir)
 
-    Examples:
-        >>> rows = proportional(torch.tensor([0] * 8 + [1] * 4), 6, seed=0)
-        >>> int((rows < 8).sum()), len(rows)
-        (4, 6)
-    """
-    order = torch.randperm(len(classes), generator=torch.Generator().manual_seed(seed))
-    sizes = torch.bincount(classes)
-    by_class = order[classes[order].sort(stable=True).indices]
-    starts = sizes.cumsum(0) - sizes
-    rank = torch.arange(len(classes)) - starts.repeat_interleave(sizes)
-    share = (rank + 0.5) / sizes.repeat_interleave(sizes)
-    return by_class[share.sort(stable=True).indices[:count]].sort().values
+
+def _outputs(count: int) -> int:
+    """Two classes are one task; survival and rankings, without classes, have one score."""
+    return count if count > 2 else 1
+
+
+def _network(shape: tuple[int, ...], outputs: int, config: Config) -> nn.Module:
+    auto = "cnn" if len(shape) == 3 else "mlp"
+    name = auto if config.network == "auto" else config.network
+    return build_network(name, shape, outputs, seed=config.seed)
 
 
 def _check_classes(config: Config, count: int, **parts: Classified) -> None:
@@ -107,15 +149,6 @@ def _check_classes(config: Config, count: int, **parts: Classified) -> None:
             cut = config.holdout or config.train_size
             why = ": holdout and train_size leave too few" if cut else ""
             raise ValueError(f"{config.data}: classes {lacking} have no {name} sample{why}")
-
-
-def _part(data: Classified, rows: Tensor) -> Classified:
-    return Classified(data.inputs[rows], data.classes[rows])
-
-
-def _labels(classes: Tensor, count: int) -> Tensor:
-    labels = nn.functional.one_hot(classes, count).bool()
-    return labels[:, 1:] if count == 2 else labels
 
 
 def _standardized(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from dataclasses import Field, field
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from fcco_lab.choices import choose
+from fcco_lab.named_objects import is_named
 
 __all__ = ["NOT_NEGATIVE", "POSITIVE", "Check", "check", "kinds", "parse", "setting"]
 
@@ -21,10 +22,14 @@ class Check(NamedTuple):
 POSITIVE = Check("be positive", lambda value: value > 0)
 NOT_NEGATIVE = Check("not be negative", lambda value: value >= 0)
 
+_OWN = "; or your own as module:name"
+
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def setting(default: Value, help: str, *checks: Check, choices: Iterable[str] = ()) -> Value:
+def setting(
+    default: Value, help: str, *checks: Check, choices: Iterable[str] = (), own: bool = False
+) -> Value:
     """A dataclass field from which flags, keys of TOML files, ``--help`` and errors are made.
 
     Args:
@@ -32,10 +37,13 @@ def setting(default: Value, help: str, *checks: Check, choices: Iterable[str] = 
         help: one sentence, without its full stop if there are choices, which are appended.
         checks: conditions on the value.
         choices: valid values, if it is a word.
+        own: whether the user's own is a valid value, as module:name.
     """
     words = tuple(choices)
-    help = f"{help}: {', '.join(words)}." if words else help
-    made: Any = field(default=default, metadata={"help": help, "checks": checks, "choices": words})
+    otherwise = _OWN if own else ""
+    help = f"{help}: {', '.join(words)}{otherwise}." if words else help
+    told = {"help": help, "checks": checks, "choices": words, "own": own}
+    made: Any = field(default=default, metadata=told)
     return made  # type: ignore[no-any-return]
 
 
@@ -51,8 +59,11 @@ def check(of: Field[Any], value: Any) -> None:
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in types):
         said = " or ".join(_WORDS[one] for one in types)
         raise ValueError(f"{of.name} must be {said}, got {value!r}")
-    if isinstance(value, str) and (known := of.metadata["choices"]):
-        choose(of.name, value, known, otherwise=" or a number" if float in types else "")
+    own = of.metadata["own"]
+    known = of.metadata["choices"]
+    if isinstance(value, str) and known and not (own and is_named(value)):
+        otherwise = " or a number" if float in types else _OWN if own else ""
+        choose(of.name, value, known, otherwise=otherwise)
     for words, holds in of.metadata["checks"]:
         if not holds(value):
             raise ValueError(f"{of.name} must {words}, got {value}")

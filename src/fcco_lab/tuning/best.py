@@ -5,20 +5,20 @@ import math
 from collections.abc import Iterable
 from dataclasses import fields
 
-from fcco_lab.runs import Record
+from fcco_lab.runs import Record, main_metric
 from fcco_lab.training import Config
 
 __all__ = ["as_toml", "ranked"]
 
 
 def ranked(records: Iterable[Record]) -> list[Record]:
-    """The finished runs, best held-out AUC first, then by the lower objective."""
-    whole = [
-        record
-        for record in records
-        if record["status"] == "finished" and math.isfinite(record["auc"])
-    ]
-    return sorted(whole, key=lambda record: (-record["auc"], record["objective"]))
+    """The finished runs, best on the held-out part first, then by the lower objective."""
+
+    def score(record: Record) -> float:
+        return float(record[main_metric(record)])
+
+    whole = [r for r in records if r["status"] == "finished" and math.isfinite(score(r))]
+    return sorted(whole, key=lambda record: (-score(record), record["objective"]))
 
 
 def as_toml(config: Config) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 from fcco.methods.coefficients import gamma_theory
-from fcco_lab.entries import ENTRIES
+from fcco_lab.entries import entry_of
 from fcco_lab.training import Config
 
 __all__ = ["HOLDOUT", "LRS", "WEIGHTS", "for_tuning", "grid", "refusal", "tuned_keys"]
@@ -37,7 +37,7 @@ def tuned_keys(method: str) -> tuple[str, ...]:
         >>> tuned_keys("msvrm-v2"), tuned_keys("soap"), tuned_keys("cross-entropy")
         (('lr', 'alpha', 'beta'), ('lr', 'beta'), ('lr',))
     """
-    return tuple(key for key in ENTRIES[method].coefficients if key != "gamma")
+    return tuple(key for key in entry_of(method).coefficients if key != "gamma")
 
 
 def refusal(config: Config, num_blocks: int | None = None) -> str:
@@ -51,8 +51,10 @@ def refusal(config: Config, num_blocks: int | None = None) -> str:
         >>> refusal(Config(gamma="theory", beta=1.0, blocks_per_step=10), num_blocks=10)
         ''
     """
-    if "gamma" not in ENTRIES[config.method].coefficients or config.gamma != "theory":
+    if "gamma" not in entry_of(config.method).coefficients or config.gamma != "theory":
         return ""
+    if isinstance(config.beta, str):
+        return ""  # the optimizer itself says it
     probed = config.blocks_per_step
     total = 2 * probed if num_blocks is None else num_blocks
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fcco_lab.runs import Record
+from fcco_lab.files import file_name
+from fcco_lab.runs import Record, main_metric
 from fcco_lab.training import Config, Diverged, Progress, Training
 from fcco_lab.training.problem import load_problem
 from fcco_lab.tuning.settings import refusal, tuned_keys
@@ -63,7 +63,7 @@ def run_trial(job: TrialJob) -> Record:
     study = open_study(job.config, job.output, place=job.place)
     trial = study.ask()
     config = _suggest(trial, job.config)
-    scratch = job.output / "unfinished-trials" / re.sub(r"[^A-Za-z0-9=.-]+", "_", config.name)
+    scratch = job.output / "unfinished-trials" / file_name(config.name)
     training = Training(config, output=scratch, problem=_problem(job.config, job.data_dir))
     try:
         record = training.run(_judge(trial, training))
@@ -73,10 +73,9 @@ def run_trial(job: TrialJob) -> Record:
         record = training.record("diverged", str(error))
     if record["status"] == "running":
         return record
-    kept = ("name", "config", "status", "reason", "objective", "auc", "ap")
-    trial.set_user_attr("record", {key: record[key] for key in kept})
+    trial.set_user_attr("record", {key: record[key] for key in record if key != "curve"})
     if record["status"] == "finished":
-        study.tell(trial, record["auc"])
+        study.tell(trial, record[main_metric(record)])
     else:
         study.tell(trial, state=optuna.trial.TrialState.PRUNED)
     shutil.rmtree(scratch, ignore_errors=True)
@@ -113,7 +112,8 @@ def _judge(trial: optuna.Trial, training: Training) -> Callable[[Progress], None
         # A run that continued from a checkpoint has earlier evaluations.
         while told + 1 < len(training.curve):
             told += 1
-            trial.report(training.curve[told]["auc"], told)
+            look = training.curve[told]
+            trial.report(look[main_metric(look)], told)
             if progress.fraction < 1 and trial.should_prune():
                 raise optuna.TrialPruned
 

@@ -1,0 +1,113 @@
+"""Several methods and seeds on one problem, with the same work for each."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fcco.methods import Entry, Method
+from fcco_lab.choices import choose
+from fcco_lab.entries import adopt, entry_of
+from fcco_lab.jobs import finish
+from fcco_lab.named_objects import is_named
+from fcco_lab.results import Results
+from fcco_lab.runs import Record
+from fcco_lab.training import Config, Training
+from fcco_lab.training.config import CHOICES
+from fcco_lab.training.problem import Problem, load_problem
+
+__all__ = ["compare", "configs_of", "contenders"]
+
+
+def compare(
+    methods: Sequence[str | Method | Entry],
+    problem: Problem | str = "digits",
+    seeds: int = 3,
+    work: int = 0,
+    *,
+    data_dir: Path | str | None = None,
+    output: Path | str | None = None,
+    **settings: Any,
+) -> list[Record]:
+    """Train with each method and seed under equal work; ``fcco compare`` from Python.
+
+    The records are what ``fcco_lab.write_report`` draws, and ``fcco report`` if ``output`` is
+    given; ``fcco_lab.runs`` describes them. A run that diverged has a record that says so.
+
+    Args:
+        methods: names ("sox", "msvrm-v2:normalized"), ``module:name``, methods or entries.
+        problem: a ``Problem``, the name of a data set, or a file.
+        seeds: runs of each.
+        work: inputs passed forward + 2 x inputs passed backward, for each run; 0: as much as
+            ``steps`` steps of SOX cost.
+        data_dir: the directory of the named data sets.
+        output: a directory in which each record is added to ``runs.jsonl`` when it is made.
+        settings: further settings of ``Config``, such as ``lr``.
+
+    Examples:
+        >>> import fcco
+        >>> records = compare(
+        ...     ["sox", fcco.methods.MSVRM_V2], seeds=1, work=5000, network="linear", evaluations=2
+        ... )
+        >>> [(record["config"]["method"], record["status"]) for record in records]
+        [('sox', 'finished'), ('python:msvrm-v2', 'finished')]
+    """
+    about = {"data": problem}
+    if isinstance(problem, Problem):
+        kind = type(problem.objective).__name__
+        about = {"data": problem.name, "objective": f"python:{kind}"}
+    config = Config.of(settings | about | {"work": work})
+    words = [word if isinstance(word, str) else adopt(word) for word in methods]
+    configs = configs_of(config, words, seeds)
+    if not isinstance(problem, Problem):
+        problem = load_problem(config, None if data_dir is None else Path(data_dir))
+    results = None if output is None else Results(Path(output) / "runs.jsonl")
+    records = []
+    for one in configs:
+        record = finish(Training(one, problem=problem))
+        if record["status"] == "running":  # a signal ended it
+            raise KeyboardInterrupt
+        records.append(record)
+        if results is not None:
+            results.add(record)
+    return records
+
+
+def configs_of(config: Config, words: Iterable[str], seeds: int) -> list[Config]:
+    """One config for each method and seed, all with the same work.
+
+    Examples:
+        >>> configs = configs_of(Config(steps=10), ["sox", "msvrm-v2"], 2)
+        >>> [(one.method, one.seed, one.work) for one in configs][1:3]
+        [('sox', 1, 4800), ('msvrm-v2', 0, 4800)]
+    """
+    drawn = config.blocks_per_step * config.samples_per_block
+    work = config.work or config.steps * 3 * drawn  # as much as the steps of SOX cost
+    config = replace(config, work=work, steps=0)
+    return [
+        replace(config, method=method, update=rule, seed=config.seed + seed)
+        for method, rule in contenders(words, config.update)
+        for seed in range(seeds)
+    ]
+
+
+def contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]:
+    """Methods with their step rules, from "sox", "msvrm-v2:normalized" or "module:name:plain".
+
+    Examples:
+        >>> contenders(["sox", "msvrm-v2:plain", "fcco.methods:MARS"], "adam")
+        [('sox', 'adam'), ('msvrm-v2', 'plain'), ('fcco.methods:MARS', 'adam')]
+    """
+    pairs = []
+    for word in words:
+        method, _, rule = word.partition(":")
+        if is_named(word) and method not in CHOICES["method"] and rule not in CHOICES["update"]:
+            name, _, rule = rule.partition(":")
+            method = f"{method}:{name}"
+            entry_of(method)  # or say what is wrong before any run
+        else:
+            choose("method", method, CHOICES["method"], otherwise="; or your own as module:name")
+        rule = rule or ("plain" if method == "min-max" else update)
+        choose("update", rule, CHOICES["update"])
+        pairs.append((method, rule))
+    return pairs

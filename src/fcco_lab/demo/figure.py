@@ -1,0 +1,37 @@
+"""The figure of the demo: one panel per part."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fcco_lab.demo.part import Outcome, Part
+from fcco_lab.presentation.canvas import make_canvas, save, scale_as_log
+
+__all__ = ["draw"]
+
+_LOOKS = (
+    ("#0072b2", "-"),
+    ("#d55e00", (0, (5, 1.6))),
+    ("#009e73", (0, (1.2, 1.2))),
+    ("#7a7a7a", (0, (5, 1.4, 1.2, 1.4))),
+)
+"""Colours and dashes, from the last contender to the first."""
+
+
+def draw(parts: Sequence[Part], found: Mapping[tuple[str, str], Outcome], path: Path) -> None:
+    """Draw the outcomes, by title and label, of those contenders that were run."""
+    parts = [part for part in parts if any(title == part.title for title, _ in found)]
+    figure, axes = make_canvas(len(parts), xlabels=[part.cost for part in parts], ylabel="")
+    for place, part in zip(axes, parts, strict=True):
+        lows = [1.0]
+        for label, (colour, dash) in zip(reversed(part.contenders), _LOOKS, strict=False):
+            if outcome := found.get((part.title, label)):
+                width = 2.4 if label == part.emphasis else 1.6
+                line = {"color": colour, "ls": dash, "lw": width, "label": label}
+                place.plot(outcome.cost, outcome.objective, **line)
+                lows += outcome.objective
+        scale_as_log(place, bottom=min(low for low in lows if low > 0) / 1.3)
+        place.set_title(part.title, fontsize=10)
+        place.set_ylabel(part.objective, fontsize=9)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
+        place.legend(fontsize=8.5, frameon=False, reverse=True, handlelength=2.8, **below)
+    save(figure, axes, path, order=(), title="")

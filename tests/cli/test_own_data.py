@@ -1,0 +1,272 @@
+"""Files of a user: what is read from them, what is wrong with them, and runs on them."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cli.command import SMALL, call
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import ndcg_score, roc_auc_score
+
+from fcco_lab.datasets import load_own
+from fcco_lab.runs import read_runs
+from fcco_lab.training import Config
+from fcco_lab.training.problem import load_problem
+
+
+def write_csv(path, header, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+CLASSES = (["a", "b", "label"], [[k, -k % 3, "yes" if k % 2 else "no"] for k in range(20)])
+SURVIVAL = (["a", "time", "event"], [[k % 7, 1 + k, k % 3 > 0] for k in range(30)])
+RANKING = (["a", "query", "grade"], [[k, f"q{k % 5}", k % 4 // 2] for k in range(40)])
+
+
+def test_words_are_classes_in_their_order_and_columns_features(tmp_path):
+    rows = [[*row, "train" if k < 15 else "test"] for k, row in enumerate(CLASSES[1])]
+    train, test = load_own(write_csv(tmp_path / "t.csv", [*CLASSES[0], "split"], rows))
+    assert train.inputs.tolist() == [[k, -k % 3] for k in range(15)]
+    assert test.classes.tolist() == [k % 2 for k in range(15, 20)], "no is 0, yes is 1"
+    rows = [[0, y, part] for part in ("train", "test") for y in (2, 10, 2, 10, 10)]
+    ten = write_csv(tmp_path / "ten.csv", ["a", "y", "split"], rows)
+    assert load_own(ten)[0].classes.tolist() == [0, 1, 0, 1, 1], "2 comes before 10"
+
+
+def test_without_a_split_a_fifth_is_held_out_and_always_the_same(tmp_path, caplog):
+    path = write_csv(tmp_path / "t.csv", *CLASSES)
+    train, test = load_own(path)
+    assert "no split" in caplog.text
+    assert (len(train), len(test)) == (16, 4)
+    assert test.classes.bincount().tolist() == [2, 2]
+    assert sorted(torch.cat([train.inputs, test.inputs])[:, 0].tolist()) == list(range(20))
+    again = load_own(path)
+    assert torch.equal(again[1].inputs, test.inputs)
+
+
+def test_survival_and_rankings(tmp_path):
+    train, test = load_own(write_csv(tmp_path / "s.csv", *SURVIVAL))
+    times = torch.cat([train.times, test.times])
+    assert sorted(times.tolist()) == list(range(1, 31))
+    assert train.events.tolist() == [(t - 1) % 3 > 0 for t in train.times.tolist()]
+    train, test = load_own(write_csv(tmp_path / "r.csv", *RANKING))
+    assert train.lengths.tolist() == [8] * 4, "a query is never cut"
+    assert test.lengths.tolist() == [8]
+    for part in (train, test):
+        for rows in part.inputs[:, 0].split(8):
+            assert len({int(k) % 5 for k in rows}) == 1, "one query"
+            assert rows.tolist() == sorted(rows.tolist()), "in its order"
+        assert part.grades.tolist() == [int(k) % 4 // 2 for k in part.inputs[:, 0]]
+
+
+def test_npz_with_and_without_parts(tmp_path):
+    x, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    np.savez(tmp_path / "whole.npz", x=x, y=y)
+    assert [len(part) for part in load_own(tmp_path / "whole.npz")] == [16, 4]
+    np.savez(tmp_path / "parts.npz", x_train=x, y_train=y, x_test=x[:3], y_test=y[:3])
+    assert load_own(tmp_path / "parts.npz")[1].inputs.tolist() == x[:3].tolist()
+    np.savez(tmp_path / "images.npz", x=np.zeros((20, 4, 5), np.uint8), y=y)
+    assert load_own(tmp_path / "images.npz")[0].inputs.shape == (16, 1, 4, 5)
+    np.savez(tmp_path / "s.npz", x=x, t=np.arange(20.0), e=y)
+    assert load_own(tmp_path / "s.npz")[0].events.sum() == 8
+    np.savez(tmp_path / "r.npz", x=x, y=y, q=np.arange(20) % 4)
+    assert load_own(tmp_path / "r.npz")[0].lengths.tolist() == [5] * 3, "a query per document"
+    np.savez(tmp_path / "r.npz", x=x, y=y, q=[12, 8])
+    assert sorted(len(part) for part in load_own(tmp_path / "r.npz")) == [8, 12], "lengths"
+
+
+def changed(table, row, column, cell):
+    header, rows = table
+    rows = [list(one) for one in rows]
+    rows[row][header.index(column)] = cell
+    return header, rows
+
+
+WRONG = {
+    "a word": (changed(CLASSES, 3, "b", "old"), "column 'b', line 5: 'old' is not a number"),
+    "empty": (changed(CLASSES, 0, "a", ""), "column 'a', line 2: it is empty"),
+    "nan": (changed(CLASSES, 1, "a", "nan"), "column 'a', line 3: nan is not finite"),
+    "infinite": (changed(CLASSES, 1, "a", "inf"), "column 'a', line 3: inf is not finite"),
+    "no label": (changed(CLASSES, 4, "label", " "), "column 'label', line 6: it is empty"),
+    "a fraction": (changed(CLASSES, 0, "label", "0.5"), "line 2: a class is a word or a whole"),
+    "early": (changed(SURVIVAL, 2, "time", -1), "column 'time', line 4: a time must not be neg"),
+    "perhaps": (changed(SURVIVAL, 2, "event", 2), "column 'event', line 4: it must be 1 (event)"),
+    "half": (changed(RANKING, 9, "grade", 1.5), "column 'grade', line 11: a grade is 0, 1, 2"),
+    "long": ((["a", "label"], [[1, 0], [1, 0, 2]]), "line 3: it has 3 cells, the header has 2"),
+    "twice": ((["a", "a", "y"], [[1, 2, 0]]), "the header names 'a' 2 times"),
+    "pandas": ((["", "y"], [[1, 0]]), "column 1 has no name (pandas"),
+    "semicolons": ((["a;b;label"], [["1;2;0"]]), "separated by commas, it seems to use ';'"),
+    "no target": ((["a", "b"], [[1, 2]]), "has no target column (label or y; time,event; grade,q"),
+    "no feature": ((["label"], [[1], [0]]), "has no column left that is a feature"),
+    "a split": ((["a", "y", "split"], [[1, 0, "dev"]]), "line 2: it must be train or test, got 'd"),
+    "one part": ((["a", "y", "split"], [[1, 0, "train"]]), "column 'split': every row is train"),
+    "no rows": ((["a", "label"], []), "has a header but no rows"),
+    "nothing": (([], []), "is empty: its first line must name the columns"),
+}
+
+
+@pytest.mark.parametrize("flaw", WRONG)
+def test_errors_name_file_column_and_row(tmp_path, flaw):
+    table, words = WRONG[flaw]
+    path = write_csv(tmp_path / "my.csv", *table)
+    with pytest.raises(ValueError, match=r"my\.csv") as caught:
+        load_own(path)
+    assert words in str(caught.value)
+
+
+def test_errors_of_the_file_itself(tmp_path):
+    (tmp_path / "my.csv").write_bytes(b"a,label\n\xff,1\n")
+    with pytest.raises(ValueError, match=r"my\.csv, after line .*codec"):
+        load_own(tmp_path / "my.csv")
+    with pytest.raises(FileNotFoundError, match=r"no file .*gone\.csv"):
+        load_own(tmp_path / "gone.csv")
+    with pytest.raises(ValueError, match=r"must end in \.npz, \.csv, \.parquet"):
+        load_own(tmp_path / "my.xlsx")
+    np.savez(tmp_path / "my.npz", x=[[1.0]], z=[1])
+    with pytest.raises(ValueError, match=r"my\.npz has no key 'y', only \['x', 'z'\]"):
+        load_own(tmp_path / "my.npz")
+    np.savez(tmp_path / "my.npz", x=[[1.0, np.nan]], y=[1])
+    with pytest.raises(ValueError, match=r"my\.npz, x and y: .* nan in row 0, column 1"):
+        load_own(tmp_path / "my.npz")
+
+
+def test_parquet_needs_a_reader_and_says_which(tmp_path, monkeypatch):
+    for name in ("pyarrow", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "my.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match=r"my\.parquet needs pyarrow or polars: pip install"):
+        load_own(tmp_path / "my.parquet")
+
+
+def test_parquet_is_read_like_csv(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    header, rows = CLASSES
+    columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+    parquet.write_table(arrow.table(columns), tmp_path / "t.parquet")
+    one, other = load_own(tmp_path / "t.parquet"), load_own(write_csv(tmp_path / "t.csv", *CLASSES))
+    assert torch.equal(one[0].inputs, other[0].inputs)
+    assert torch.equal(one[1].classes, other[1].classes)
+
+
+@pytest.fixture(scope="module")
+def cancer(tmp_path_factory):
+    x, y = load_breast_cancer(return_X_y=True)
+    rows = [[*x[k], "well" if y[k] else "ill", k] for k in range(len(x))]
+    header = [f"f{k}" for k in range(30)] + ["state", "patient"]
+    return write_csv(tmp_path_factory.mktemp("own") / "cancer.csv", header, rows)
+
+
+@pytest.mark.filterwarnings("always")
+def test_train_on_a_table(tmp_path, capsys, monkeypatch, cancer):
+    monkeypatch.chdir(tmp_path)
+    words = ("train", "--data", cancer, "--target", "state", "--drop", "patient", *SMALL)
+    done = call(capsys, *words)
+    assert done.code == 0, done.err
+    (output,) = (tmp_path / "runs" / "train").iterdir()
+    assert output.name.startswith("cancer-auc-")
+    config = Config(data=str(cancer), target="state", drop="patient")
+    problem = load_problem(config)
+    weights = torch.load(output / "model.pt", weights_only=True)
+    scores = problem.test_inputs @ weights["1.weight"].T + weights["1.bias"]
+    _, test = load_own(cancer, target=["state"], drop=["patient"])
+    assert test.inputs.shape[1] == 30
+    auc = roc_auc_score(test.classes, scores[:, 0])
+    assert auc > 0.9
+    assert done.out.splitlines()[-2] == f"test AUC {auc:.4f}"
+    # The same file elsewhere is the same data; another content is not.
+    copy = tmp_path / "elsewhere" / "cancer.csv"
+    copy.parent.mkdir()
+    copy.write_text(cancer.read_text())
+    again = ("--output", output, "--target", "state", "--drop", "patient", *SMALL)
+    assert "had finished before" in call(capsys, "train", "--data", copy, *again).err
+    copy.write_text(cancer.read_text().replace(",well,", ",ill,", 1))
+    done = call(capsys, "train", "--data", copy, *again)
+    assert done.code == 1
+    assert "holds another run (training_data is" in done.err or "test_data is" in done.err
+
+
+def test_a_second_setting_has_a_directory_of_its_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in ((), ("--lr", "0.1"), ("--set", "alpha=0.25"), ("--lr", "0.1")):
+        assert call(capsys, "train", *SMALL, *words).code == 0
+    names = sorted(path.name for path in Path("runs/train").iterdir())
+    assert len(names) == 3
+    assert [name for name in names if "-lr=0.1-" in name]
+    assert [name for name in names if "-alpha=0.25-" in name]
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "message"),
+    [
+        (SURVIVAL, (), "objective auc needs classes, but {} has survival times: use cox"),
+        (RANKING, (), "objective auc needs classes, but {} has grades of queries: use ndcg or li"),
+        (CLASSES, ("--target", "lable"), "{} has no column 'lable' (did you mean 'label'?)"),
+        (CLASSES, ("--target", "a,b"), "target names one column (label), or two with an objective"),
+        (CLASSES, ("--drop", "Label"), "{} has no column 'Label' (did you mean 'label'?)"),
+        (SURVIVAL, ("--objective", "cox", "--method", "cross-entropy"), "cross-entropy needs clas"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_a_remedy(tmp_path, capsys, table, words, message):
+    path = write_csv(tmp_path / "my.csv", *table)
+    done = call(capsys, "train", "--data", path, "--output", tmp_path / "run", *words)
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith("fcco: " + message.format(path))
+
+
+def test_survival_and_ranking_runs_end_with_their_metrics(tmp_path, capsys):
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 3))
+    times = np.exp(-2 * x[:, 0]) * generator.exponential(size=200)
+    rows = [[*a, t, int(t < 2)] for a, t in zip(x, times, strict=True)]
+    path = write_csv(tmp_path / "s.csv", ["a", "b", "c", "months", "died"], rows)
+    words = ("--objective", "cox", "--target", "months,died", *SMALL, "--lr", "0.05")
+    done = call(capsys, "train", "--data", path, "--output", tmp_path / "s", *words)
+    assert done.code == 0, done.err
+    assert float(done.out.splitlines()[-1].removeprefix("test C-index ")) > 0.75
+    (record,) = read_runs([tmp_path / "s"])
+    assert "auc" not in record
+
+    grades = (2 * x[:, 0] + generator.normal(size=200) > 1.5).astype(int)
+    np.savez(tmp_path / "r.npz", x=x, y=grades, q=np.full(10, 20))
+    words = ("--objective", "ndcg", *SMALL, "--lr", "0.05", "--output", tmp_path / "r")
+    done = call(capsys, "train", "--data", tmp_path / "r.npz", *words)
+    assert done.code == 0, done.err
+    problem = load_problem(Config(data=str(tmp_path / "r.npz"), objective="ndcg"))
+    weights = torch.load(tmp_path / "r" / "model.pt", weights_only=True)
+    scores = (problem.test_inputs @ weights["1.weight"].T + weights["1.bias"])[:, 0]
+    _, test = load_own(tmp_path / "r.npz")
+    lists = [part.split(20) for part in (test.grades, scores)]
+    expected = np.mean(
+        [ndcg_score([g.numpy()], [s.numpy()], k=10) for g, s in zip(*lists, strict=True)]
+    )
+    assert done.out.splitlines()[-1] == f"test NDCG@10 {expected:.4f}"
+
+
+def test_compare_refuses_records_of_a_changed_file(tmp_path, capsys):
+    path = write_csv(tmp_path / "my.csv", *CLASSES)
+    words = (
+        "compare",
+        "--data",
+        path,
+        "--methods",
+        "sox",
+        "--seeds",
+        1,
+        "--output",
+        tmp_path / "c",
+    )
+    words = (*words, "--network", "linear", "--steps", 10, "--evaluations", 2)
+    assert call(capsys, *words).code == 0
+    before = json.loads((tmp_path / "c" / "runs.jsonl").read_text())
+    assert before["content"]["data"] == "my.csv"
+    write_csv(path, *changed(CLASSES, 3, "a", 99))
+    done = call(capsys, *words)
+    assert done.code == 1
+    assert "my.csv has changed since" in done.err

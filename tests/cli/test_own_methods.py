@@ -1,0 +1,130 @@
+"""Methods and objectives of a user: as ``module:name`` in a command, as objects in Python."""
+
+import json
+import sys
+
+import pytest
+import torch
+from cli.command import SMALL, call
+
+import fcco
+import fcco_lab
+from fcco.metrics import macro_auroc
+from fcco_lab.comparison import contenders
+from fcco_lab.runs import read_runs
+
+MINE = """
+import fcco
+from fcco.methods import Method, WeightRow, Weights
+from fcco.methods.sox import MOMENTUM
+
+TWIN = Method("twin", inner=fcco.methods.SOX.inner, gradient=MOMENTUM)
+NUMBER = 3
+
+
+class TwinAUC(fcco.objectives.MultiTaskAUC):
+    pass
+
+
+def blocks(train):
+    labels = torch_one_hot(train.classes)
+    return fcco.data.TaskData(train.inputs, labels), fcco.objectives.MultiTaskAUC(labels.shape[1])
+
+
+def torch_one_hot(classes):
+    import torch
+    return torch.nn.functional.one_hot(classes).bool()
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, request):
+    """A directory with a module of its own name, as another test may have imported one."""
+    name = f"mine_{abs(hash(request.node.name))}"
+    (tmp_path / f"{name}.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return name
+
+
+def test_an_own_twin_trains_like_the_original(tmp_path, capsys, here):
+    runs = {
+        "sox": ("--method", "sox"),
+        "method": ("--method", f"{here}:TWIN"),
+        "class": ("--method", "sox", "--objective", f"{here}:TwinAUC"),
+        "function": ("--method", "sox", "--objective", f"{here}:blocks"),
+    }
+    for name, words in runs.items():
+        objective = () if "--objective" in words else ("--objective", "auc")
+        done = call(capsys, "train", *SMALL, *words, *objective, "--output", tmp_path / name)
+        assert done.code == 0, done.err
+        first, other = (
+            torch.load(tmp_path / run / "model.pt", weights_only=True) for run in ("sox", name)
+        )
+        assert all(torch.equal(first[key], other[key]) for key in first)
+    # Changed code is another run.
+    (tmp_path / f"{here}.py").write_text(MINE + "# changed")
+    words = (
+        "train",
+        *SMALL,
+        "--objective",
+        "auc",
+        *runs["method"],
+        "--output",
+        tmp_path / "method",
+    )
+    done = call(capsys, *words)
+    assert (done.code, "holds another run (method_source is" in done.err) == (1, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--method", "gone:X"), "method 'gone:X': cannot import 'gone' from"),
+        (
+            ("--method", "{}:TWINE"),
+            "method '{}:TWINE': the module has no 'TWINE' (did you mean 'TWIN",
+        ),
+        (
+            ("--method", "{}:NUMBER"),
+            "method '{}:NUMBER' must be a fcco.methods.Method or Entry, got",
+        ),
+        (("--objective", "{}:NUMBER"), "objective {}:NUMBER must be a subclass of fcco.Objective"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_said(tmp_path, capsys, here, words, message):
+    done = call(capsys, "train", *SMALL, *(word.format(here) for word in words))
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith(f"fcco: {message.format(here)}")
+
+
+def test_a_step_rule_may_follow_a_name(here):
+    found = contenders([f"{here}:TWIN", f"{here}:TWIN:plain", "sox:plain"], "adam")
+    assert found == [(f"{here}:TWIN", "adam"), (f"{here}:TWIN", "plain"), ("sox", "plain")]
+
+
+def test_compare_from_python_returns_records_that_report_draws(tmp_path, capsys):
+    train, test = fcco.data.load_digits()
+    problem = fcco_lab.Problem(
+        name="mine",
+        train=train,
+        objective=fcco.objectives.MultiTaskAUC(10),
+        network=lambda config: torch.nn.Linear(64, 10),
+        test_inputs=test.inputs,
+        measure=lambda scores: {"auc": macro_auroc(scores, test.labels)},
+    )
+    settings = {"seeds": 2, "work": 3000, "evaluations": 2}
+    methods = ["sox", fcco.methods.MSVRM_V2]
+    records = fcco_lab.compare(methods, problem, output=tmp_path / "kept", **settings)
+    assert [r["status"] for r in records] == ["finished"] * 4
+    assert [r["config"]["seed"] for r in records] == [0, 1, 0, 1]
+    assert all(r["curve"][-1]["work"] >= 3000 > r["curve"][-2]["work"] for r in records)
+    again = fcco_lab.compare(methods, problem, **settings)
+    assert [r["auc"] for r in again] == [r["auc"] for r in records], "seeds decide all"
+    assert len({r["auc"] for r in records}) == 4
+    fcco_lab.write_report(records, tmp_path / "page.html", title="t")
+    assert "MSVRM-v2" in (tmp_path / "page.html").read_text().replace("msvrm-v2 Adam", "MSVRM-v2")
+    assert read_runs([tmp_path / "kept"]) == [json.loads(json.dumps(r)) for r in records]
+    del records[1]["curve"][0]["samples"]
+    with pytest.raises(ValueError, match=r"look 0 of .* has None for samples"):
+        fcco_lab.write_report(records, tmp_path / "page.html", title="t")
