@@ -2,19 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fcco_lab.demo import PARTS, Outcome, draw
-from fcco_lab.files import write
+if TYPE_CHECKING:
+    from fcco_lab.demo import Outcome
 
 __all__ = ["demo"]
 
-Found = dict[tuple[str, str], Outcome]
+Found = dict[tuple[str, str], "Outcome"]
 
 
 def demo(
@@ -31,6 +31,9 @@ def demo(
     Takes about a minute, and ends with a table and a figure of what this run obtained. The data
     comes with scikit-learn and lifelines.
     """
+    from fcco_lab.demo import PARTS, draw  # not at the top: help does without torch
+    from fcco_lab.files import write
+
     console = Console()
     found: Found = {}
     total = sum(len(part.contenders) for part in PARTS)
@@ -66,6 +69,8 @@ def demo(
 
 
 def _table(found: Found) -> Table:
+    from fcco_lab.demo import PARTS
+
     table = Table()
     for name in ("", "objective", "held-out metric"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)

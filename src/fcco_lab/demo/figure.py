@@ -13,6 +13,7 @@ _LOOKS = (
     ("#d55e00", (0, (5, 1.6))),
     ("#009e73", (0, (1.2, 1.2))),
     ("#7a7a7a", (0, (5, 1.4, 1.2, 1.4))),
+    ("#cc79a7", (0, (8, 2))),
 )
 """Colours and dashes, from the last contender to the first."""
 
@@ -23,7 +24,8 @@ def draw(parts: Sequence[Part], found: Mapping[tuple[str, str], Outcome], path: 
     figure, axes = make_canvas(len(parts), xlabels=[part.cost for part in parts], ylabel="")
     for place, part in zip(axes, parts, strict=True):
         lows = [1.0]
-        for label, (colour, dash) in zip(reversed(part.contenders), _LOOKS, strict=False):
+        looks = _LOOKS[: len(part.contenders)]
+        for label, (colour, dash) in zip(reversed(part.contenders), looks, strict=True):
             if outcome := found.get((part.title, label)):
                 width = 2.4 if label == part.emphasis else 1.6
                 line = {"color": colour, "ls": dash, "lw": width, "label": label}

@@ -122,7 +122,7 @@ def fit(
     return Outcome(passes, gaps, metric)
 
 
-# The best of four step sizes, 0.003 to 0.1, with seed 1000.
+# The best of 0.003, 0.01, 0.03 and 0.1 for each, with seed 1000; the first learns with none.
 SURVIVAL = Part(
     title="Cox, 1 patient per step",
     cost="passes over the data",
@@ -131,7 +131,7 @@ SURVIVAL = Part(
     contenders={
         "loss of the batch, 1 patient": partial(fit, in_batch, 1, 0.01),
         "loss of the batch, 64 patients": partial(fit, in_batch, 64, 0.03),
-        "fcco CoxLoss, 1 patient": partial(fit, remembered, 1, 0.01),
+        "fcco CoxLoss, 1 patient": partial(fit, remembered, 1, 0.03),
     },
     emphasis="fcco CoxLoss, 1 patient",
 )
