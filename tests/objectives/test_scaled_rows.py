@@ -65,6 +65,7 @@ class Twin(Objective):
             plain_values(self.base, probe, probe.values),
             probe.samples,
             pair=None if probe.pair is None else plain_values(self.base, probe, probe.pair),
+            noise=plain_values(self.base, probe, probe.noise),
         )
 
     # Written out once more, in plain values.
@@ -242,6 +243,7 @@ class Restless:
             probe,
             values=probe.values * factor,
             pair=None if probe.pair is None else probe.pair * factor,
+            noise=probe.noise * factor,
             log_scale=probe.log_scale + shift,
         )
 

@@ -1,12 +1,16 @@
 """What the methods become in special cases, against loops and optimizers that are not ours."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 import fcco
 from fcco import MSVRM, SOX
+from fcco.methods.gain import START, chosen_gain
 from fcco.testing import CATALOGUE, Draw, Toy, flat, make_model
+from fcco.testing.reference import _beta as gain_of
 
 
 class Identity(Toy):
@@ -336,6 +340,12 @@ def test_a_restart_forgets_the_previous_point_and_keeps_u_and_z(name):
         at = problem.values(model, draw.blocks, draw.pair).detach()
     else:
         at = now if u is None else u[draw.blocks]
+    own = entry.options.get("beta")
+    if own == "auto":  # what was learned is kept
+        beta = chosen_gain(opt.table.buffers["gain"])
+        assert beta != START
+    elif own is not None:
+        beta = gain_of(SimpleNamespace(beta=own), (), u[draw.blocks], now)
     if entry.equations.get("slope") == "updated":
         at = (1 - beta) * at + beta * now
     sample = gradient(problem, model, draw, problem.slope(at, draw.blocks))

@@ -43,10 +43,11 @@ class TableLoss(RowLoss):
         ranks = self._together()
         if ranks is None:
             return self._take(probe)
-        blocks, values, samples, noise, *scales = exchange(ranks, lambda: self._columns(probe))
+        blocks, values, samples, *more = exchange(ranks, lambda: self._columns(probe))
         # Of the ranks' ordinary losses the mean over blocks counts, as that of f does.
         share = ranks.size * len(probe.blocks) / len(blocks)
-        scale = scales[0] if scales else None
+        noise = None if self.gain is None else more.pop()
+        scale = more.pop() if more else None
         joint = Probe(blocks, values, samples, None, probe.loss, scale, noise)
         return self._take(merged(joint, rows_of(self.objective).scaled), share)
 
@@ -57,10 +58,12 @@ class TableLoss(RowLoss):
         checks = self._checks(probe)
         checks.distinct(checks.probe(Point.CURRENT, 0, probe))
         checks.settle()
-        scale = () if probe.log_scale is None else (probe.log_scale,)
         values = widened(probe.values)
-        noise = torch.full_like(values, torch.nan) if probe.noise is None else probe.noise
-        return probe.blocks, values, probe.samples_per_row(), noise.to(values.dtype), *scale
+        more = [] if probe.log_scale is None else [probe.log_scale]
+        if self.gain is not None:
+            noise = torch.full_like(values, torch.nan) if probe.noise is None else probe.noise
+            more.append(noise.to(values.dtype))
+        return probe.blocks, values, probe.samples_per_row(), *more
 
 
 def merged(probe: Probe, scaled: int) -> Probe:
