@@ -59,14 +59,15 @@ def finish(process, *, seconds=600):
     return Done(process.returncode, out, err)
 
 
-def wait_for_step(output, step, *, seconds=600):
+def wait_for_step(process, output, step, *, seconds=120):
     """Until the run in ``output`` has a checkpoint of this step or a later one."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and process.poll() is None:
         if any(found >= step for found in saved_steps(output)):
             return
         time.sleep(0.005)
-    raise AssertionError(f"no checkpoint of step {step} in {output} after {seconds} s")
+    process.kill()
+    raise AssertionError(f"no checkpoint of step {step} in {output}: {finish(process)}")
 
 
 def saved_steps(output):

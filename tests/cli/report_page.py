@@ -56,6 +56,6 @@ class Watched:
         self.page.wait_for_selector(".plot.profiles .line", state="attached")
 
     def check(self, address):
-        assert self.complaints == []
+        assert not self.complaints, self.complaints
         outside = [url for url in self.requests if not url.startswith(("data:", "blob:"))]
-        assert outside == [address]
+        assert outside == [address], outside

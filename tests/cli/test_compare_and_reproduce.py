@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from cli.report_page import Page
 from typer.testing import CliRunner
 
 from fcco.methods import REGISTRY
@@ -169,7 +170,11 @@ def test_compare_gives_all_the_same_work(tmp_path):
         work = [look["work"] for look in record["curve"]]
         assert work[-1] >= budget > work[-2]
     assert "AdaMSVRM-v3" in done.output
-    assert (tmp_path / "report.html").stat().st_size > 1_000_000
+    report = (tmp_path / "report.html").read_text()
+    assert len(report) < 1_000_000
+    (curves,) = Page(report).figures
+    assert len(curves["series"]) == 5
+    assert all(s["curves"]["queries"]["objective"]["mean"] for s in curves["series"])
     assert (tmp_path / "curves.png").exists()
 
 

@@ -307,7 +307,7 @@ def test_a_directory_in_use_says_by_whom(tmp_path, capsys):
     """And SIGKILL gives it free."""
     words = ("train", *FLAGS, "--output", "run", "--no-tensorboard", "--checkpoint-every=0")
     process = start(tmp_path, *words, "--set=steps=100000", "--set=evaluations=1")
-    wait_for_step(tmp_path / "run", 1)
+    wait_for_step(process, tmp_path / "run", 1)
     try:
         for more in ((), ("--restart",)):
             taken = ("--set=steps=100000", "--set=evaluations=1", "--output", tmp_path / "run")

@@ -105,7 +105,7 @@ def test_the_command_killed_and_stopped(tmp_path, undisturbed):
         (signal.SIGINT, STEPS // 2),
     ):
         process = start(tmp_path, *words("msvrm-v3"))
-        wait_for_step(run, least)
+        wait_for_step(process, run, least)
         time.sleep(chance.uniform(0, 0.05))
         process.send_signal(number)
         done = finish(process)

@@ -181,6 +181,17 @@ def test_the_pointer_reads_a_value_and_zooms(page):
     assert drawn(plot)["ticks"] == before["ticks"]
 
 
+def test_a_hidden_page_is_drawn_when_it_is_shown(page):
+    """As is one that is loaded before the window has its size."""
+    from playwright.sync_api import expect
+
+    lines = page.locator(".plot").first.locator(".line")
+    page.evaluate("document.body.hidden = true")
+    expect(lines).to_have_count(0)
+    page.evaluate("document.body.hidden = false")
+    expect(lines).to_have_count(3)
+
+
 def test_a_heading_sorts_and_what_is_missing_stays_last(page):
     table = page.locator("table.results").first
     names = table.locator("tbody th")

@@ -44,9 +44,12 @@ def main() -> None:
 
 
 def _check_words(argv: list[str]) -> None:
-    """An empty word is a variable that was not set; as a path it would be the current directory."""
+    """An empty word is a variable that was not set; as a path it would be the current directory.
+
+    But ``--set=target=`` gives a setting the empty text that is its default.
+    """
     for before, word in pairwise(argv):
-        if not word or (word.startswith("--") and word.endswith("=")):
+        if not word or (word.startswith("--") and word.find("=") == len(word) - 1):
             raise ValueError(f"nothing was given for {word[:-1] or before}")
 
 

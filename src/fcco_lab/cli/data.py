@@ -73,7 +73,7 @@ def uses(name: str) -> str:
         >>> uses("svhn")
         'paper: tables, figure 1, figure 3'
         >>> uses("surv_gbsg")
-        'study: batches, rivals'
+        'study: batches, gain, rivals'
     """
     from fcco_lab.reproduction.scales import PAPER_SETS
 

@@ -96,10 +96,11 @@ function draw(canvas, figure, state) {
   svg.replaceChildren();
   const label = `${figure.y[state.y].title} against ${figure.x[state.x].title}`;
   for (const [key, value] of Object.entries({ width, height, "aria-label": label })) svg.setAttribute(key, value);
-  if (!lines.length) return { points: [] };
+  const box = { left: 62, right: width - 14, top: 10, bottom: height - 48 };
+  // A page that is not laid out yet, or is hidden, has no room; it is drawn when it has.
+  if (!lines.length || box.right <= box.left || box.bottom <= box.top) return { points: [] };
   const profiles = figure.kind === "profiles";
   const found = limits(figure, state, lines);
-  const box = { left: 62, right: width - 14, top: 10, bottom: height - 48 };
   const x = scale({ log: profiles, low: found.x[0], high: found.x[1], from: box.left, to: box.right, count: narrow.matches ? 4 : 8 });
   const y = scale({ log: figure.y[state.y].log, low: found.y[0], high: found.y[1], from: box.bottom, to: box.top, count: 6 });
   const say = profiles ? percent : written;
