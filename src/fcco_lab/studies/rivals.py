@@ -17,7 +17,6 @@ from fcco_lab.studies.fitting import Outcome, compositional, fit, held_out, ordi
 from fcco_lab.studies.rivals_embeddings import EMBEDDINGS
 from fcco_lab.studies.rivals_structured import STRUCTURED
 from fcco_lab.studies.workloads import make_mlp
-from fcco_lab.training.ordinary import one_vs_rest
 
 __all__ = ["PROBLEMS", "rival_cases", "run_rivals"]
 
@@ -49,7 +48,7 @@ def _one_hot(classes: Tensor) -> Tensor:
 def _ranking_scores(outputs: Tensor, classes: Tensor, *, softmax: bool) -> Scores:
     """Macro AUC and AP; a softmax model ranks by the odds of a class against the rest."""
     if softmax:
-        outputs = one_vs_rest(outputs)
+        outputs = objectives.one_vs_rest(outputs)
     tasks = 1 if int(classes.max()) == 1 else outputs.shape[1]
     hot = classes.bool() if tasks == 1 else _one_hot(classes)
     outputs = outputs[:, -1] if tasks == 1 else outputs

@@ -10,13 +10,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from fcco.data import BlockSampler, TaskData
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
+from fcco.objectives import one_vs_rest
 from fcco.problem.batches import TaskBatch
 from fcco_lab.training.config import Config
 from fcco_lab.training.learner import Learner
 from fcco_lab.training.parallel import lay_out_state
 from fcco_lab.training.problem import Problem
 
-__all__ = ["CrossEntropy", "MinMax", "one_vs_rest"]
+__all__ = ["CrossEntropy", "MinMax"]
 
 
 class _Ordinary(Learner):
@@ -76,18 +77,6 @@ class _Ordinary(Learner):
         # torch's optimizers do not copy, and would live on the pages of the file.
         self.opt.load_state_dict(lay_out_state(self.opt, deepcopy(state["opt"])))
         self.steps, self.work, self.samples = state["steps"], state["work"], state["samples"]
-
-
-def one_vs_rest(logits: Tensor) -> Tensor:
-    """Log-odds of each class against the rest: their sigmoid is the softmax probability.
-
-    Examples:
-        >>> logits = torch.tensor([[1.0, 2.0, 3.0]])
-        >>> bool(torch.allclose(one_vs_rest(logits).sigmoid(), logits.softmax(1)))
-        True
-    """
-    own = torch.eye(logits.shape[1], dtype=torch.bool, device=logits.device)
-    return logits - logits.unsqueeze(1).masked_fill(own, -torch.inf).logsumexp(2)
 
 
 class CrossEntropy(_Ordinary):
