@@ -15,6 +15,10 @@ from fcco.testing.job import Job, assert_unchanged, capture
 
 NAN, INF = float("nan"), float("inf")
 
+NAMES = [pytest.param(n, marks=[pytest.mark.slow] * e.extra) for n, e in CATALOGUE.items()]
+ANCHORED = [p for p in NAMES if CATALOGUE[p.values[0]].anchored]
+"""Entries that differ from another one in coefficients alone are in the slow suite."""
+
 
 def replaced(probe, **fields):
     return Probe(**(vars(probe) | fields))
@@ -122,7 +126,7 @@ CORRUPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=35, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_corrupted_probe_changes_nothing(name, data):
@@ -153,7 +157,7 @@ def test_corrupted_probe_changes_nothing(name, data):
     job.step(draw)  # and the run goes on
 
 
-@pytest.mark.parametrize("name", [n for n, e in CATALOGUE.items() if e.anchored])
+@pytest.mark.parametrize("name", ANCHORED)
 @pytest.mark.parametrize("corruption", sorted(CORRUPTIONS))
 @pytest.mark.parametrize("first", [True, False])
 def test_corrupted_snapshot_changes_nothing(name, corruption, first):
@@ -209,7 +213,7 @@ def test_closure_whose_blocks_differ_between_points(name, kind):
     assert_unchanged(before, job.model, job.opt)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("call", [0, 1, 2])
 def test_closure_that_raises(name, call):
     """At whichever point it happens, the model is back where it was."""
@@ -232,7 +236,7 @@ def test_closure_that_raises(name, call):
         job.opt.step(closure)  # this point is never evaluated
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", NAMES)
 def test_non_finite_slope_and_z(name):
     entry = CATALOGUE[name]
 
