@@ -10,6 +10,7 @@ from fcco.data import AnchorData, block_loader
 from fcco.updates import Adam
 from fcco_lab.studies.gain import GAINS, SEEDS, run_gain
 from fcco_lab.studies.stacked import Stack, Variant
+from fcco_lab.studies.summaries import summary
 from fcco_lab.studies.workloads import WORKLOADS, flat_digits
 
 STEPS, SAMPLES = 12, 4
@@ -66,3 +67,22 @@ def test_a_case_tunes_every_gain_and_runs_all_seeds():
     assert set(record["objectives"]) == set(record["lr"]) == set(GAINS)
     assert all(len(values) == len(SEEDS) for values in record["objectives"].values())
     assert record["gain"][0] == 0.5
+
+
+def made_up(name, rival, auto):
+    """A record in which 0.2 was the best rival in tuning, and 0.9 would have been in the end."""
+    objectives = {gain: [9.0, 9.1, 9.2, 9.3, 9.4] for gain in GAINS}
+    objectives |= {"0.2": rival, "auto": auto, "0.9": [0.0] * 5}
+    tuning = dict.fromkeys(GAINS, 5.0) | {"0.2": 1.0, "auto": 0.5}
+    options = {"workload": name, "samples": 4, "steps": 400}
+    return {"name": f"{name} 4", **options, "tuning": tuning, "objectives": objectives}
+
+
+def test_auto_is_compared_with_the_rival_that_tuning_chose():
+    rival = [1.0, 1.2, 1.1, 1.3, 1.25]
+    better = made_up("a", rival, [x - 0.5 - 0.001 * k for k, x in enumerate(rival)])
+    worse = made_up("b", rival, [x + 0.5 + 0.001 * k for k, x in enumerate(rival)])
+    equal = made_up("c", rival, [1.2, 1.0, 1.3, 1.1, 1.26])
+    rows = summary("gain", [better, worse, equal])[1:]
+    assert ["0.2" in row for row in rows] == [True] * 3
+    assert [row[-1] for row in rows] == ["better", "worse", "equal"]
