@@ -39,7 +39,7 @@ def test_it_finds_the_gain_of_a_kalman_filter(drift, noise):
         values = (truth + noise * normal()).requires_grad_()
         criterion(Probe(blocks, values, noise=torch.full_like(truth, noise)))
         gains.append(chosen_gain(criterion.gain))
-    # One of 50 estimates, from 500 squares each, has the deviation (1 - beta) sqrt(2 / 500) < 0.064.
+    # Each of 50 estimates, from 500 squares, has the deviation (1 - beta) sqrt(2 / 500) < 0.064.
     assert sum(gains[100:]) / 200 == pytest.approx(p / (p + noise**2), abs=3 * 0.064 / 50**0.5)
 
 

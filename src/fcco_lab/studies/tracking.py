@@ -14,8 +14,8 @@ from fcco_lab.studies.case import Case
 
 __all__ = ["run_tracking", "tracking_cases"]
 
-BETAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
-STEPS, BLOCKS, SEEDS = 600, 4, 4
+BETAS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+STEPS, BLOCKS, SEEDS = 600, 4, 2
 
 
 class _Point(torch.nn.Module):
