@@ -122,17 +122,26 @@ def test_class_weights_are_sample_weights():
     assert by_class.predict(X).mean() > AUCClassifier().fit(X, y).predict(X).mean()
 
 
+@pytest.mark.parametrize("zeros", [0.5, 3.0])  # of dense features with many, products are sparse
 @pytest.mark.parametrize("hidden", [(), (8,)])
-def test_sparse_features_are_dense_ones(hidden):
+def test_sparse_features_are_dense_ones(hidden, zeros):
     X, y = classes()
-    X[np.abs(X) < 0.5] = 0.0
-    settings = {"hidden": hidden, "max_steps": 20, "random_state": 0, "C": 10.0}
-    dense = AUCClassifier(**settings).fit(X, y)
-    sparse = AUCClassifier(**settings).fit(csr_matrix(X), y)
-    scores = sparse.decision_function(X)
-    assert_allclose(sparse.decision_function(csr_matrix(X)), scores, rtol=1e-12)
-    if not hidden:  # a network sees features that are not centred
-        assert_allclose(sparse.coef_, dense.coef_, rtol=1e-2, atol=1e-3)
+    X[np.abs(X) < zeros] = 0.0
+    weight = 1.0 + (np.arange(len(y)) % 3)
+    settings = {"hidden": hidden, "max_steps": 20, "random_state": 0}
+    dense, sparse = (AUCClassifier(**settings).fit(x, y, weight) for x in (X, csr_matrix(X)))
+    for model in (dense, sparse):
+        scores = [model.decision_function(x) for x in (X, csr_matrix(X))]
+        assert_allclose(*scores, rtol=1e-10, atol=1e-10)
+    assert_allclose(sparse.decision_function(X), dense.decision_function(X), rtol=1e-3, atol=1e-4)
+    if not hidden:
+        rival = make_pipeline(StandardScaler(), LogisticRegression())
+        rival.fit(
+            X, y, standardscaler__sample_weight=weight, logisticregression__sample_weight=weight
+        )
+        assert_allclose(
+            dense.decision_function(X), rival.decision_function(X), rtol=1e-2, atol=1e-2
+        )
 
 
 @pytest.mark.parametrize("more", [{}, {"early_stopping": False}])

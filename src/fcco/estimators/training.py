@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from joblib import hash as digest_of
 from numpy.random import RandomState
-from scipy.sparse import issparse
 from torch import Tensor, nn
 
+from fcco.estimators.features import Standardized
 from fcco.estimators.target import Target
 
 __all__ = ["Fit", "Plan", "Rate", "Record", "cosine", "dense", "root"]
@@ -60,7 +60,7 @@ class Fit:
         self._digest = ""
 
     def steps(
-        self, inputs: Any, target: Target, num_steps: int, rate: Rate, *, warm_up: int = 0
+        self, inputs: Standardized, target: Target, num_steps: int, rate: Rate, *, warm_up: int = 0
     ) -> Iterator[float]:
         """Take steps on some data, and yield the estimated objective after each.
 
@@ -89,15 +89,9 @@ class Fit:
             yield float(loss.detach())
 
 
-def dense(features: Any) -> Tensor:
-    """Features as the network takes them in training.
-
-    Examples:
-        >>> dense(np.eye(2)).dtype
-        torch.float32
-    """
-    array = features.toarray() if issparse(features) else features
-    return torch.from_numpy(array.astype(np.float32))
+def dense(features: Standardized) -> Tensor:
+    """Features as the network takes them in training."""
+    return torch.from_numpy(features.array().astype(np.float32))
 
 
 def cosine(num_steps: int) -> Rate:
