@@ -12,8 +12,9 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
+from fcco.estimators.arguments import check_weight
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.calibration import platt
 from fcco.estimators.goals import Goal
@@ -197,13 +198,8 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
             features, named = self._validated(X, column_or_1d(y, warn=True), reset=reset)
             _check_labels("y", named)
             check_classification_targets(named)
-        if sample_weight is None:
-            return features, named, None
-        weight = _check_sample_weight(
-            sample_weight, features, dtype=np.float64, ensure_non_negative=True
-        )
-        kept = weight > 0
-        return features[kept], named[kept], weight[kept]
+        weight, kept = check_weight(sample_weight, features)
+        return features[kept], named[kept], weight
 
     def _target(
         self, named: NDArray[Any], weight: NDArray[np.float64] | None, *, balanced: bool = True

@@ -50,23 +50,19 @@ class Standardized:
         return type(self)(self.X[rows], self.mean, self.scale)
 
     def __matmul__(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not issparse(self.X):
-            return self.X @ weights
         slopes = weights / self.scale[:, None]
-        return self.X @ slopes - self.mean @ slopes
+        found: NDArray[np.float64] = self.X @ slopes - self.mean @ slopes
+        return found
 
     def transposed(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The transpose times values (n, k)."""
-        found: NDArray[np.float64] = self.X.T @ values
-        if not issparse(self.X):
-            return found
-        return (found - np.outer(self.mean, values.sum(0))) / self.scale[:, None]
+        found: NDArray[np.float64] = self.X.T @ values - np.outer(self.mean, values.sum(0))
+        return found / self.scale[:, None]
 
     def array(self) -> NDArray[np.float64]:
         """Written out."""
-        if not issparse(self.X):
-            return self.X
-        return (self.X.toarray() - self.mean) / self.scale
+        found: NDArray[np.float64] = self.X.toarray() if issparse(self.X) else self.X
+        return (found - self.mean) / self.scale
 
 
 def first_wrong(X: Any) -> tuple[int, int] | None:

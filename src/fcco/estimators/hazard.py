@@ -34,7 +34,10 @@ class StepFunction:
 
 
 def baseline_hazard(
-    scores: NDArray[np.float64], times: NDArray[np.float64], events: NDArray[np.bool_]
+    scores: NDArray[np.float64],
+    times: NDArray[np.float64],
+    events: NDArray[np.bool_],
+    weight: NDArray[np.float64] | None = None,
 ) -> StepFunction:
     """Breslow's cumulative hazard at score 0: at each time, events over sum exp(h) at risk.
 
@@ -42,6 +45,7 @@ def baseline_hazard(
         scores: (n,), the log risks of the subjects.
         times: (n,), of the event or of the censoring.
         events: (n,), whether the event was seen.
+        weight: (n,), how much each subject counts in both sums; None: all alike.
 
     Examples:
         >>> hazard = baseline_hazard(np.zeros(3), np.array([1.0, 2.0, 2.0]), np.array([1, 0, 1]))
@@ -49,8 +53,9 @@ def baseline_hazard(
         array([0.33333333, 0.83333333])
     """
     distinct, place = np.unique(times, return_inverse=True)
-    deaths = np.bincount(place, weights=events, minlength=len(distinct))
+    weight = np.ones(len(times)) if weight is None else weight
+    deaths = np.bincount(place, weights=weight * events)
     shift = scores.max()
-    risks = np.bincount(place, weights=np.exp(scores - shift), minlength=len(distinct))
+    risks = np.bincount(place, weights=weight * np.exp(scores - shift))
     at_risk = risks[::-1].cumsum()[::-1]
     return StepFunction(distinct, (deaths / at_risk).cumsum() * np.exp(-shift), before=0.0)

@@ -72,14 +72,13 @@ class Fit:
         if digest != self._digest:
             self._phases, self._digest = target.phases(), digest
         count = inputs.shape[0]
-        chances = None if target.weight is None else target.weight / target.weight.sum()
         for number in range(num_steps):
             for group in self._stepper.param_groups:
                 group["lr"] = self.plan.learning_rate * rate(self.step) * group["share"]
                 group["weight_decay"] = self.plan.weight_decay
             size = min(self.plan.batch_size, count)
             # With replacement, so that weights are chances; a loss takes a repeated sample once.
-            rows = self._random.choice(count, size, p=chances)
+            rows = self._random.choice(count, size, p=target.chances)
             phase = self._phases[0 if number < warm_up else -1]
             loss = phase(self.network(dense(inputs[rows])), torch.from_numpy(rows))
             self._stepper.zero_grad()
