@@ -22,6 +22,7 @@ from fcco.estimators import (
     Ranker,
 )
 from fcco.estimators.goals import AUC, AveragePrecision, MomentAUC, PartialAUC
+from fcco.estimators.hazard import baseline_hazard
 from fcco.objectives import MultiTaskAUC
 
 LOADERS = [load_iris, load_wine, load_breast_cancer, load_digits]
@@ -178,6 +179,9 @@ def test_tasks_are_fitted_as_if_alone_and_labels_may_be_missing(make):
     assert model.score(X, y) == pytest.approx((alone.score(X, first) + found) / 2, abs=1e-3)
     assert found > 0.95
     assert model.predict(X).shape == model.predict_proba(X).shape == (300, 2)
+    whole = np.stack([first, X[:, 3] > 1.3], axis=1)
+    both = [make().fit(X, form).decision_function(X) for form in (whole, csr_matrix(whole))]
+    assert_array_equal(*both)
     network = make(8, max_steps=60, random_state=0).fit(X, y)
     assert network.score(X, y) > 0.8
 
@@ -222,6 +226,12 @@ def test_cox_is_that_of_lifelines_and_so_are_its_curves(ties):
     assert_allclose([f(time) for f in model.predict_survival_function(X[:2])], expected)
     array = model.predict_survival_function(X[:2], return_array=True)
     assert_allclose(array[:, model.unique_times_ == time][:, 0], expected)
+
+
+def test_curves_of_far_scores():
+    """Risks of e^-1000 beside others: the sums at risk are beyond the range of floats."""
+    hazard = baseline_hazard(np.array([600.0, -500.0]), np.array([1.0, 2.0]), np.array([1, 1]))
+    assert_allclose(hazard.y, [np.exp(-600.0), np.exp(500.0)])
 
 
 def lists(seed=0):

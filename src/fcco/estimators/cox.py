@@ -136,8 +136,9 @@ class CoxRegressor(ScoringEstimator):
             X: (n, d) features.
             return_array: (n, times), the values at ``unique_times_``, instead of n functions.
         """
+        risks = np.exp(self.predict(X))
         base = self.cum_baseline_hazard_
-        values = np.exp(self.predict(X))[:, None] * base.y
+        values = risks[:, None] * base.y
         return values if return_array else _functions(base.x, values, 0.0)
 
     def predict_survival_function(self, X: ArrayLike, return_array: bool = False) -> NDArray[Any]:

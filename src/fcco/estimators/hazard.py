@@ -52,10 +52,12 @@ def baseline_hazard(
         >>> hazard.y  # 1/3, then 1/3 + 1/2
         array([0.33333333, 0.83333333])
     """
-    distinct, place = np.unique(times, return_inverse=True)
+    distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
     weight = np.ones(len(times)) if weight is None else weight
     deaths = np.bincount(place, weights=weight * events)
-    shift = scores.max()
-    risks = np.bincount(place, weights=weight * np.exp(scores - shift))
-    at_risk = risks[::-1].cumsum()[::-1]
-    return StepFunction(distinct, (deaths / at_risk).cumsum() * np.exp(-shift), before=0.0)
+    falling = np.argsort(-times, kind="stable")
+    log_sums = np.logaddexp.accumulate((scores + np.log(weight))[falling])
+    at_risk = log_sums[counts[::-1].cumsum() - 1][::-1]
+    rises, some = np.zeros(len(distinct)), deaths > 0
+    rises[some] = np.exp(np.log(deaths[some]) - at_risk[some])
+    return StepFunction(distinct, rises.cumsum(), before=0.0)

@@ -43,7 +43,7 @@ def outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
                 "y must be structured (event, time), or have shape (n, 2), columns time and "
                 f"event, got shape {y.shape}"
             )
-        if y.dtype.kind in "cmM":
+        if y.dtype.kind in "cmMSU":
             raise ValueError(f"y must hold real numbers, got {y.dtype}")
         times, flags = y.astype(np.float64).T
         if not np.isin(flags, (0, 1)).all():

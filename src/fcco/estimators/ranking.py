@@ -179,6 +179,8 @@ class Ranker(ScoringEstimator):
             qid = np.repeat(np.arange(len(lengths)), lengths.astype(np.int64))
         owner = column_or_1d(qid)
         check_consistent_length(features, owner)
+        if owner.dtype.kind == "f" and np.isnan(owner).any():
+            raise ValueError(f"qid holds NaN in row {np.isnan(owner).argmax()}")
         weight, kept = check_weight(sample_weight, features)
         _check_even(sample_weight, owner)
         features, grades = features[kept], np.asarray(grades, dtype=np.float64)[kept]
