@@ -1,11 +1,13 @@
 """Estimators are never below logistic regression or Cox regression, and mean what they say."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import sklearn
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, random_array
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -143,6 +145,22 @@ def test_sparse_features_are_dense_ones(hidden, zeros):
         assert_allclose(
             dense.decision_function(X), rival.decision_function(X), rtol=1e-2, atol=1e-2
         )
+
+
+def test_sparse_features_are_never_written_out_whole():
+    """Dense, all of them would take 160 MB."""
+    X = random_array((2000, 10_000), density=1e-4, format="csr", rng=np.random.default_rng(0))
+    y = np.arange(2000) % 2
+    AUCClassifier(2, max_steps=2).fit(
+        X[:100, :5], y[:100]
+    )  # what torch imports late is not counted
+    for hidden in ((), (2,)):
+        tracemalloc.start()
+        model = AUCClassifier(hidden, max_steps=2, batch_size=16, random_state=0).fit(X, y)
+        assert model.predict(X).shape == (2000,)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8e7
 
 
 @pytest.mark.parametrize("more", [{}, {"early_stopping": False}])

@@ -20,7 +20,7 @@ from fcco.estimators.features import LARGEST, Standardized, first_wrong
 from fcco.estimators.linear import fit_linear, linear_scores
 from fcco.estimators.network import build_network
 from fcco.estimators.target import Target
-from fcco.estimators.training import Fit, Plan, Record, cosine, dense, root
+from fcco.estimators.training import Fit, Plan, Record, cosine, root, scores_of
 from fcco.schedules.stopping import keep_best
 
 __all__ = ["ScoringEstimator"]
@@ -143,12 +143,11 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
             folds = target.folds(max(round(1 / self.validation_fraction), 2), random)
         if folds is not None:
             held, rest = (np.flatnonzero(side) for side in (folds == 0, folds != 0))
-            there, judge = dense(inputs[held]), target.take(held)
+            there, judge = inputs[held], target.take(held)
             inputs, target = inputs[rest], target.take(rest)
 
-            @torch.no_grad()
             def metric() -> float:
-                return judge.metric(training.network(there).double())
+                return judge.metric(scores_of(training.network, there))
 
         found = keep_best(
             training.network,
@@ -223,9 +222,9 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         """(n, outputs), in float64."""
         if len(self.network_) == 1:
             return linear_scores(features, np.vstack([self.coef_.T, self.intercept_]))
-        scaled = torch.from_numpy(Standardized.of(features, self.scaler_).array())
-        with torch.no_grad():
-            scores: NDArray[np.float64] = self.network_(scaled).numpy()
+        scores: NDArray[np.float64] = scores_of(
+            self.network_, Standardized.of(features, self.scaler_)
+        ).numpy()
         return scores
 
     def _scaled(self, X: Any, target: Target) -> Standardized:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from math import cos, pi
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from joblib import hash as digest_of
 from numpy.random import RandomState
@@ -14,10 +13,13 @@ from torch import Tensor, nn
 from fcco.estimators.features import Standardized
 from fcco.estimators.target import Target
 
-__all__ = ["Fit", "Plan", "Rate", "Record", "cosine", "dense", "root"]
+__all__ = ["Fit", "Plan", "Rate", "Record", "cosine", "root", "scores_of"]
 
 Rate = Callable[[int], float]
 """From the number of steps taken to the factor of the learning rate."""
+
+_NUMBERS = 2**20
+"""Features that are written out at a time."""
 
 
 class Record(NamedTuple):
@@ -80,7 +82,8 @@ class Fit:
             # With replacement, so that weights are chances; a loss takes a repeated sample once.
             rows = self._random.choice(count, size, p=target.chances)
             phase = self._phases[0 if number < warm_up else -1]
-            loss = phase(self.network(dense(inputs[rows])), torch.from_numpy(rows))
+            batch = torch.from_numpy(inputs[rows].array()).float()
+            loss = phase(self.network(batch), torch.from_numpy(rows))
             self._stepper.zero_grad()
             loss.backward()
             self._stepper.step()
@@ -88,9 +91,13 @@ class Fit:
             yield float(loss.detach())
 
 
-def dense(features: Standardized) -> Tensor:
-    """Features as the network takes them in training."""
-    return torch.from_numpy(features.array().astype(np.float32))
+@torch.no_grad()
+def scores_of(network: nn.Module, features: Standardized) -> Tensor:
+    """Of all samples, in float64, chunk by chunk: sparse features are not written out whole."""
+    dtype = next(network.parameters()).dtype
+    size = max(1, _NUMBERS // features.shape[1])
+    parts = (features[start : start + size] for start in range(0, features.shape[0], size))
+    return torch.cat([network(torch.from_numpy(part.array()).to(dtype)) for part in parts]).double()
 
 
 def cosine(num_steps: int) -> Rate:
