@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.data.arguments import structure
-from fcco.losses.groups import Groups
+from fcco.losses.groups import Groups, list_weights
 from fcco.losses.table import Change, ScoreLoss
 from fcco.objectives.listwise import lists_of
 
@@ -50,12 +50,7 @@ class ListNetLoss(ScoreLoss):
         owner, _ = lists_of(grades, lengths)
         super().__init__(len(grades))
         self.lists = Groups.of(owner, len(lengths))
-        weights = structure(
-            "weights",
-            torch.ones(len(lengths)) if weights is None else weights,
-            len(lengths),
-            kind="positive",
-        ).double()
+        weights = list_weights(weights, len(lengths))
         self._structure(grades=grades.double(), owner=owner, weights=weights)
         self._running("costs", torch.zeros(len(lengths)))
         self.register_buffer("begun", torch.zeros(len(lengths), dtype=torch.bool))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.data.arguments import structure
+from fcco.losses.groups import list_weights
 from fcco.losses.pair_loss import PairLoss
 from fcco.losses.pairs import Pairs
 from fcco.losses.table import Change
@@ -73,12 +74,7 @@ class NDCGLoss(PairLoss):
         everyone = torch.ones_like(relevant)
         pairs = Pairs(relevant, everyone, lists, len(lengths), term=term, own=1.0)
         best = ideal_dcg(gains, owner, lengths, top_k)
-        importance = structure(
-            "weights",
-            torch.ones(len(lengths)) if weights is None else weights,
-            len(lengths),
-            kind="positive",
-        ).double()
+        importance = list_weights(weights, len(lengths))
         super().__init__(pairs, _shares(gains[pairs.anchors.cells], best, importance, pairs.group))
         self.top_k, self.softness = top_k, softness
         self._structure(gains=gains, importance=importance)
