@@ -48,7 +48,7 @@ def test_a_gain_without_noise_is_one_half():
     for _ in range(5):
         draw = problem.draw(3, 2, generator)
         opt.step(lambda: Probe(draw.blocks, problem.values(model, draw.blocks, draw.samples)))  # noqa: B023
-    assert opt.table.buffers["gain"].tolist() == [0, 0, 0]
+    assert opt.table.buffers["gain"].tolist() == [5, 0, 0]
     assert opt._coefficients().beta == 0.5
 
 
@@ -58,9 +58,28 @@ def test_exact_values_are_taken_over_whole():
     assert chosen_gain(memory) == 1.0
 
 
-def test_a_step_without_known_rows_teaches_nothing():
+@pytest.mark.parametrize("seen", [(), (0.0, 0.0, 0.0)], ids=["not learned from", "no known rows"])
+def test_a_step_without_known_rows_teaches_nothing(seen):
     memory = next_gain(new_gain(), (4.0, 2.0, 1.0))
-    assert next_gain(memory, (0.0, 0.0, 0.0)) is memory
+    after = next_gain(memory, seen)
+    assert after[0] == 2
+    assert chosen_gain(after) == chosen_gain(memory) == 0.5
+
+
+def test_later_steps_count_more_and_every_fourth_stands_for_four():
+    """Means with the weights t^10 - (t - 1)^10, and (t - 4)^10 after 32 steps."""
+    generator = torch.Generator().manual_seed(0)
+    memory, total, noise = new_gain(), 0.0, 0.0
+    for t in range(1, 61):
+        sums = torch.rand(2, generator=generator, dtype=torch.float64).tolist()
+        if t <= 32 or t in (36, 40, 44, 48, 52, 56, 60):
+            weight = t**10 - (t - (4 if t > 32 else 1)) ** 10
+            total, noise = total + weight * sums[0], noise + weight * sums[1]
+            memory = next_gain(memory, (1.0, *sums))
+        else:
+            memory = next_gain(memory, ())
+    expected = torch.tensor([60, total / 60**10, noise / 60**10], dtype=torch.float64)
+    torch.testing.assert_close(memory, expected, rtol=1e-12, atol=0)
 
 
 def test_a_loss_learns_the_gain_that_sox_learns():
@@ -131,7 +150,7 @@ def test_one_sample_has_no_known_noise():
     criterion = GroupDROLoss(2, temperature=1.0, beta="auto")
     for _ in range(3):
         criterion(torch.rand(2, requires_grad=True), torch.tensor([0, 1]))
-    assert criterion.gain.tolist() == [0, 0, 0]
+    assert criterion.gain.tolist() == [3, 0, 0]
 
 
 @pytest.mark.parametrize(

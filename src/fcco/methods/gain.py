@@ -16,7 +16,18 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["RULES", "START", "Beta", "chosen_gain", "cosine_gain", "new_gain", "next_gain"]
+__all__ = [
+    "PLACE",
+    "RULES",
+    "START",
+    "Beta",
+    "chosen_gain",
+    "cosine_gain",
+    "kept",
+    "learns",
+    "new_gain",
+    "next_gain",
+]
 
 Beta = float | str | tuple[str, float]
 """The weight of the new in u: a number, "auto", or a rule of ``RULES`` with its number."""
@@ -24,8 +35,18 @@ Beta = float | str | tuple[str, float]
 START = 0.5
 """The gain until the noise was seen; it stays where an objective reports none."""
 
+PLACE = 0.4
+"""Where between row (0) and fresh value (1) the slope is taken that makes errors units of f."""
+
 _LEAST = 0.02
 """Of a gain that is chosen: a row that takes over less would not notice that it is wrong."""
+
+
+_POWER = 10
+"""The first t steps have the weight t^10: the last fifteenth of all steps counts for half."""
+
+_EVERY, _FIRST = 4, 32
+"""After the first 32 steps, every fourth one is learned from: it costs less and says as much."""
 
 
 def new_gain() -> Tensor:
@@ -49,24 +70,47 @@ def chosen_gain(memory: Tensor) -> float:
     return float(min(max(1 - noise / surprise, _LEAST), 1.0))
 
 
+def learns(step: int) -> bool:
+    """Whether step t is one to learn from.
+
+    Examples:
+        >>> [step for step in range(1, 42) if not learns(step)]
+        [33, 34, 35, 37, 38, 39, 41]
+    """
+    return step <= _FIRST or step % _EVERY == 0
+
+
+def kept(step: int) -> float:
+    """The weight of all earlier steps in the means of step t, if it is one to learn from.
+
+    Examples:
+        >>> kept(1), round(kept(15), 2), round(kept(60), 2)
+        (0.0, 0.5, 0.5)
+    """
+    return (1 - (_EVERY if step > _FIRST else 1) / step) ** _POWER
+
+
 def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
-    """The memory after a step, in which the later half of all steps counts for three quarters.
+    """The memory after a step.
 
     Args:
         memory: of the steps before.
         seen: the rows that were seen (not for the first time, and with known noise), and the sums
-            of their squared surprises and of their squared noise.
+            of their squared surprises and of their squared noise; empty if nothing was learned.
 
     Examples:
         >>> next_gain(new_gain(), (2.0, 8.0, 2.0))
         tensor([1., 4., 1.], dtype=torch.float64)
     """
-    count, surprise, noise = seen
-    if count == 0:
-        return memory
-    step = memory[0] + 1
-    now = memory.new_tensor([surprise, noise]) / count
-    return torch.cat([step.view(1), torch.lerp(memory[1:], now, 2 / (step + 1))])
+    before, *means = memory.tolist()
+    step = int(before) + 1
+    if seen:
+        keep, (count, *sums) = kept(step), seen
+        # Without known rows both means shrink alike, and their ratio stays.
+        means = [
+            keep * m + (1 - keep) * x / max(count, 1) for m, x in zip(means, sums, strict=True)
+        ]
+    return memory.new_tensor([step, *means])
 
 
 # Rules of others, as one gain per row. ``old`` and ``fresh`` are logarithms of u and of g(w_t; xi).
