@@ -23,10 +23,10 @@ __all__ = [
     "Beta",
     "chosen_gain",
     "cosine_gain",
-    "kept",
     "learns",
     "new_gain",
     "next_gain",
+    "share_of",
 ]
 
 Beta = float | str | tuple[str, float]
@@ -42,52 +42,52 @@ _LEAST = 0.02
 """Of a gain that is chosen: a row that takes over less would not notice that it is wrong."""
 
 
-_POWER = 10
-"""The first t steps have the weight t^10: the last fifteenth of all steps counts for half."""
+_LAST = 300
+"""The rows that the means remember: enough to know beta to 0.1, and few enough to follow drift."""
 
-_EVERY, _FIRST = 4, 32
-"""After the first 32 steps, every fourth one is learned from: it costs less and says as much."""
+_ROWS, _EVERY = 8, 4
+"""So many rows per step are enough to learn from, or all of every fourth step: it costs less."""
 
 
 def new_gain() -> Tensor:
-    """What is remembered: steps, and means of squared surprises and of squared noise.
+    """What is remembered: steps, rows, and means of squared surprises and of squared noise.
 
     It lies on the host, in float64.
     """
-    return torch.zeros(3, dtype=torch.float64)
+    return torch.zeros(4, dtype=torch.float64)
 
 
 def chosen_gain(memory: Tensor) -> float:
-    """P / (P + R) of what was seen so far.
+    """P / (P + R) of what was seen lately.
 
     Examples:
-        >>> chosen_gain(new_gain()), chosen_gain(torch.tensor([7.0, 4.0, 1.0]))
+        >>> chosen_gain(new_gain()), chosen_gain(torch.tensor([7.0, 40.0, 4.0, 1.0]))
         (0.5, 0.75)
     """
-    _, surprise, noise = memory.tolist()
+    _, _, surprise, noise = memory.tolist()
     if surprise == 0:
         return START
     return float(min(max(1 - noise / surprise, _LEAST), 1.0))
 
 
-def learns(step: int) -> bool:
-    """Whether step t is one to learn from.
+def learns(step: int, rows: float) -> bool:
+    """Whether the next step, number t, is one to learn from, after so many rows.
 
     Examples:
-        >>> [step for step in range(1, 42) if not learns(step)]
-        [33, 34, 35, 37, 38, 39, 41]
+        >>> [step for step in range(1, 10) if learns(step, rows=40)]
+        [4, 6, 7, 8, 9]
     """
-    return step <= _FIRST or step % _EVERY == 0
+    return rows < _ROWS * step or step % _EVERY == 0
 
 
-def kept(step: int) -> float:
-    """The weight of all earlier steps in the means of step t, if it is one to learn from.
+def share_of(count: float, rows: float) -> float:
+    """The weight of ``count`` rows in the means, if there are so many rows with them.
 
     Examples:
-        >>> kept(1), round(kept(15), 2), round(kept(60), 2)
-        (0.0, 0.5, 0.5)
+        >>> share_of(20, 20), share_of(20, 80), share_of(30, 10_000), share_of(1000, 10_000)
+        (1.0, 0.25, 0.1, 1.0)
     """
-    return (1 - (_EVERY if step > _FIRST else 1) / step) ** _POWER
+    return min(count / max(min(rows, _LAST), 1), 1.0)
 
 
 def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
@@ -100,17 +100,14 @@ def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
 
     Examples:
         >>> next_gain(new_gain(), (2.0, 8.0, 2.0))
-        tensor([1., 4., 1.], dtype=torch.float64)
+        tensor([1., 2., 4., 1.], dtype=torch.float64)
     """
-    before, *means = memory.tolist()
-    step = int(before) + 1
-    if seen:
-        keep, (count, *sums) = kept(step), seen
-        # Without known rows both means shrink alike, and their ratio stays.
-        means = [
-            keep * m + (1 - keep) * x / max(count, 1) for m, x in zip(means, sums, strict=True)
-        ]
-    return memory.new_tensor([step, *means])
+    step, rows, *means = memory.tolist()
+    count, *sums = seen or (0.0, 0.0, 0.0)
+    rows += count
+    share = share_of(count, rows)
+    means = [m + share * (x / max(count, 1) - m) for m, x in zip(means, sums, strict=True)]
+    return memory.new_tensor([step + 1, rows, *means])
 
 
 # Rules of others, as one gain per row. ``old`` and ``fresh`` are logarithms of u and of g(w_t; xi).
