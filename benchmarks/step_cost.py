@@ -11,6 +11,8 @@ moving the weights takes at least. Memory is the peak beyond what was held befor
 what the optimizer remembers, in copies of the weights.
 """
 
+from functools import partial
+
 import torch
 from cases import own_samples, shared_batch
 from memory import kept_bytes, peak_bytes
@@ -22,8 +24,8 @@ from work import Work
 import fcco
 
 
-def sox(params, objective, **options):
-    return fcco.SOX(params, objective, lr=1e-3, alpha=0.5, beta=0.5, **options)
+def sox(params, objective, beta=0.5, **options):
+    return fcco.SOX(params, objective, lr=1e-3, alpha=0.5, beta=beta, **options)
 
 
 def msvrm(version, **choice):
@@ -42,6 +44,7 @@ METHODS = {
     # name: (optimizer, forward and backward passes, forward passes alone)
     "SOX": (sox, 1, 0),
     "SOX Adam": (adam(sox), 1, 0),
+    "SOX Adam, beta auto": (partial(adam(sox), beta="auto"), 1, 0),
     "MSVRM v1": (msvrm(1), 1, 1),
     "MSVRM v2": (msvrm(2), 2, 0),
     "MSVRM v2 Adam": (adam(msvrm(2)), 2, 0),

@@ -1,0 +1,88 @@
+"""beta = "auto" against tuned beta for AUC of many tasks: exact objective and test AUC.
+
+    python -m benchmarks.gain_auc --data-dir DIR --output docs/results/gain/auc.json
+
+SOX with Adam's rule and slopes at u_t, a network with one hidden layer of 64, a fifth of the tasks
+per step, 16 samples of each, step sizes that decay to zero. For every gain the step size, and among
+the fixed gains beta, is chosen on a seed of its own. A result is written as soon as it is known.
+"""
+
+import argparse
+import json
+from functools import partial
+from pathlib import Path
+from statistics import fmean, stdev
+
+import torch
+from torch.nn.functional import one_hot
+
+import fcco
+from fcco.data import TaskData, block_loader, exact_value
+from fcco.metrics import macro_auroc
+from fcco.objectives import MultiTaskAUC
+from fcco_lab.datasets import load_classes
+
+SETS = {"digits": 400, "usps": 400, "tinyimagenet100": 400}
+BETAS = (0.1, 0.2, 0.5, 0.9, 1.0, "auto")
+LRS = (0.003, 0.01)
+TUNING, SEEDS = 100, range(5)
+
+
+def run(data, beta, lr, seed, steps):
+    """The exact objective and the test AUC after training."""
+    (inputs, classes), (test_inputs, test_classes) = data
+    tasks = int(classes.max()) + 1
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(inputs.shape[1], 64), torch.nn.ReLU(), torch.nn.Linear(64, tasks)
+    )
+    objective, blocks = MultiTaskAUC(tasks), TaskData.from_classes(inputs, classes)
+    opt = fcco.SOX(
+        model, objective, lr=lr, beta=beta, updated_slopes=True, update=fcco.updates.Adam()
+    )
+    loader = block_loader(
+        blocks,
+        objective,
+        blocks_per_step=tasks // 5,
+        samples_per_block=16,
+        num_steps=steps,
+        seed=seed,
+    )
+    for step, batch in enumerate(loader):
+        opt.param_groups[0]["lr"] = lr * (1 - step / steps)
+        opt.step(partial(objective.inner, model, batch))
+    with torch.no_grad():
+        value = exact_value(model, blocks, objective)
+        labels = one_hot(test_classes, tasks).bool()
+        return value, macro_auroc(model(test_inputs), labels)
+
+
+def main() -> None:
+    """Run what is not known yet, then print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--output", type=Path, default=Path("runs/gain_auc.json"))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    known = json.loads(args.output.read_text()) if args.output.exists() else {}
+
+    def result(name, data, beta, lr, seed):
+        key = f"{name} {beta} {lr} {seed}"
+        if key not in known:
+            known[key] = run(data, beta, lr, seed, SETS[name])
+            args.output.write_text(json.dumps(known, indent=0))
+        return known[key]
+
+    print("| data | gain | lr | objective | test AUC |\n|---|---|---|---|---|")
+    for name in SETS:
+        pair = load_classes(name, args.data_dir)
+        data = [(part.inputs.flatten(1).float(), part.classes) for part in pair]
+        for beta in BETAS:
+            best = min(LRS, key=lambda lr: result(name, data, beta, lr, TUNING)[0])
+            found = [result(name, data, beta, best, seed) for seed in SEEDS]
+            cells = [f"{fmean(x):.4f} ± {stdev(x):.4f}" for x in zip(*found, strict=True)]
+            print(f"| {name} | {beta} | {best} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
