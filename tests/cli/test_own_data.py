@@ -2,10 +2,13 @@
 
 import csv
 import json
+import math
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from cli.command import SMALL, call
@@ -137,22 +140,84 @@ def test_errors_of_the_file_itself(tmp_path):
 
 
 def test_parquet_needs_a_reader_and_says_which(tmp_path, monkeypatch):
-    for name in ("pyarrow", "polars"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "my.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueError, match=r"my\.parquet needs pyarrow or polars: pip install"):
+    with pytest.raises(ValueError, match=r"my\.parquet needs pyarrow: pip install pyarrow"):
         load_own(tmp_path / "my.parquet")
 
 
-def test_parquet_is_read_like_csv(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+@pytest.fixture
+def cancer_frame():
+    """As a user of pandas has it: shuffled, a categorical target, numbers of several types."""
+    pytest.importorskip("pyarrow", reason="pyarrow writes and reads Parquet")
+    found = load_breast_cancer(as_frame=True)
+    frame = found.data.assign(
+        state=pandas.Categorical(np.where(found.target == 1, "well", "ill")),
+        large=found.data["mean radius"] > 14,
+        visits=np.arange(len(found.data)).astype("int16") % 7,
+    )
+    return frame.sample(frac=1, random_state=0)
+
+
+@pytest.mark.filterwarnings("always")
+def test_train_on_parquet_as_on_csv(tmp_path, capsys, monkeypatch, cancer_frame):
+    monkeypatch.chdir(tmp_path)
+    cancer_frame.to_parquet("cancer.parquet")  # with its index, which is no feature
+    cancer_frame.to_csv("cancer.csv", index=False)
+    one, other = (load_own(f"cancer.{end}", target=["state"]) for end in ("parquet", "csv"))
+    for mine, theirs in zip(one, other, strict=True):
+        assert torch.equal(mine.inputs, theirs.inputs)
+        assert torch.equal(mine.classes, theirs.classes)
+    assert one[0].inputs.shape[1] == 32
+    said = []
+    for end in ("parquet", "csv"):
+        done = call(capsys, "train", "--data", f"cancer.{end}", "--target", "state", *SMALL[:-1],
+                    "--output", end)  # fmt: skip
+        assert done.code == 0, done.err
+        said.append(done.out.splitlines()[-2:])
+    assert said[0] == said[1]
+    assert float(said[0][0].removeprefix("test AUC ")) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("always")
+def test_compare_on_parquet(tmp_path, capsys, monkeypatch, cancer_frame):
+    monkeypatch.chdir(tmp_path)
+    cancer_frame.to_parquet("cancer.parquet")
+    words = ("--data", "cancer.parquet", "--target", "state", "--seeds", "1", "--workers", "1")
+    done = call(capsys, "compare", *words, "--methods", "sox,msvrm-v2", *SMALL[:-1])
+    assert done.code == 0, done.err
+    assert len(read_runs([Path("runs/compare")])) == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (lambda n: [None, *range(1, n)], "row 0: it is empty"),
+        (lambda n: [*range(n - 1), math.nan], "row 568: it is empty"),
+        (lambda n: [True, None] * (n // 2) + [True], "row 1: it is empty"),
+        (lambda n: [datetime(2020, 1, 2)] * n, "row 0: '2020-01-02 00:00:00' is not a number"),
+        (lambda n: [[1.0, 2.0]] * n, "row 0: '[1.0, 2.0]' is not a number"),
+        (lambda n: ["1.5"] * (n - 1) + ["old"], "row 568: 'old' is not a number"),
+    ],
+)
+def test_errors_name_column_and_row_of_parquet(tmp_path, cancer_frame, column, message):
+    frame = cancer_frame.reset_index(drop=True)
     arrow = pytest.importorskip("pyarrow")
-    header, rows = CLASSES
-    columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-    parquet.write_table(arrow.table(columns), tmp_path / "t.parquet")
-    one, other = load_own(tmp_path / "t.parquet"), load_own(write_csv(tmp_path / "t.csv", *CLASSES))
-    assert torch.equal(one[0].inputs, other[0].inputs)
-    assert torch.equal(one[1].classes, other[1].classes)
+    pytest.importorskip("pyarrow.parquet").write_table(
+        arrow.table({"state": frame.state.astype(str), "new": column(len(frame))}),
+        tmp_path / "my.parquet",
+    )
+    with pytest.raises(ValueError, match=r"my\.parquet, column 'new'") as caught:
+        load_own(tmp_path / "my.parquet", target=["state"])
+    assert message in str(caught.value)
+
+
+def test_a_file_that_is_not_parquet(tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow reads Parquet")
+    (tmp_path / "my.parquet").write_text("a,label\n1,0\n")
+    with pytest.raises(ValueError, match=r"my\.parquet"):
+        load_own(tmp_path / "my.parquet")
 
 
 @pytest.fixture(scope="module")

@@ -53,13 +53,15 @@ class Table:
             )
 
     def numbers(self, name: str) -> NDArray[Any]:
-        """A column of finite numbers."""
+        """A column of finite numbers, or of truth values as 0 and 1."""
         import numpy as np
 
         try:
-            values = np.asarray(self.columns[name]).astype(np.float64)
+            values = np.fromiter(map(float, self.columns[name]), np.float64, len(self))
         except (TypeError, ValueError):
-            values = np.full(len(self), math.nan)
+            values = np.array(
+                [_TRUTH.get(cell, math.nan) for cell in map(_word, self.columns[name])]
+            )
         if not np.isfinite(values).all():
             self._find_wrong(name)
         return values
@@ -77,10 +79,14 @@ class Table:
                 raise self.wrong(name, row, "it is empty")
             try:
                 finite = math.isfinite(float(cell))
-            except ValueError:
-                raise self.wrong(name, row, f"{cell!r} is not a number") from None
+            except (TypeError, ValueError):
+                raise self.wrong(name, row, f"{str(cell)!r} is not a number") from None
             if not finite:
                 raise self.wrong(name, row, f"{cell} is not finite")
+
+
+_TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+"""As pandas, JSON and spreadsheets write them."""
 
 
 def _word(cell: Any) -> str:
@@ -143,21 +149,19 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 
 def _read_parquet(path: Path) -> Table:
-    columns: dict[str, Sequence[Any]]
     try:
-        from pyarrow import parquet
+        from pyarrow import parquet, types
     except ModuleNotFoundError:
-        try:
-            import polars
-        except ModuleNotFoundError:
-            raise ValueError(
-                f"reading {path} needs pyarrow or polars: pip install pyarrow, or save the table "
-                "as .csv or .npz"
-            ) from None
-        columns = polars.read_parquet(path).to_dict(as_series=False)
-    else:
-        columns = parquet.read_table(path).to_pydict()
-    rows = len(next(iter(columns.values()), ()))
-    if not rows:
+        raise ValueError(
+            f"reading {path} needs pyarrow: pip install pyarrow, or save the table as .csv or .npz"
+        ) from None
+    found = parquet.read_table(path)
+    if not found.num_rows:
         raise ValueError(f"{path} has no rows")
-    return Table(path, columns, [f"row {row}" for row in range(rows)])
+    columns: dict[str, Sequence[Any]] = {}
+    for name, column in zip(found.column_names, found.columns, strict=True):
+        if name.startswith("__index_level_"):
+            continue  # pandas' row numbers, which it does not show as a column either
+        plain = types.is_integer(column.type) or types.is_floating(column.type)
+        columns[name] = column.to_numpy() if plain else column.to_pylist()
+    return Table(path, columns, [f"row {row}" for row in range(found.num_rows)])
