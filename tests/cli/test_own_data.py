@@ -15,7 +15,7 @@ from cli.command import SMALL, call
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from fcco_lab.datasets import load_own
+from fcco_lab.datasets import is_own, load_own
 from fcco_lab.runs import read_runs
 from fcco_lab.training import Config
 from fcco_lab.training.problem import load_problem
@@ -107,9 +107,26 @@ WRONG = {
     "semicolons": ((["a;b;label"], [["1;2;0"]]), "separated by commas, it seems to use ';'"),
     "no target": ((["a", "b"], [[1, 2]]), "has no target column (label or y; time,event; grade,q"),
     "no feature": ((["label"], [[1], [0]]), "has no column left that is a feature"),
-    "a split": ((["a", "y", "split"], [[1, 0, "dev"]]), "line 2: it must be train or test, got 'd"),
-    "one part": ((["a", "y", "split"], [[1, 0, "train"]]), "column 'split': every row is train"),
+    "a split": (
+        (["a", "y", "split"], [[1, 0, "dev"], [1, 1, "test"]]),
+        "line 2: it must be train or test, got 'd",
+    ),
+    "one part": (
+        (["a", "y", "split"], [[1, 0, "train"], [1, 1, "train"]]),
+        "column 'split': every row is train",
+    ),
     "no rows": ((["a", "label"], []), "has a header but no rows"),
+    "one class": ((["a", "y"], [[1, "in"], [2, "in"]]), "column 'y': every row is 'in', nothing"),
+    "a rare class": (
+        (["a", "y"], [[k, "rare" if k == 3 else "common"] for k in range(30)]),
+        "column 'y': no test sample is of class 'rare'; a class needs samples in both parts",
+    ),
+    "ids": ((["a", "y"], [[k, k] for k in range(9)]), "no training sample is of class '7', '8'; a"),
+    "large": (changed(CLASSES, 1, "a", "1e300"), "column 'a', line 3: 1e300 is too large for a fl"),
+    "no header": ((["0.5", "1"], [[0.1, 0]]), "its first line must name the columns, it has num"),
+    "censored": ((SURVIVAL[0], [[1, 2, 0]]), "column 'event': no event was observed, only censor"),
+    "irrelevant": ((RANKING[0], [[1, 2, 0]]), "column 'grade': every grade is 0, no row is relev"),
+    "one query": ((RANKING[0], [[1, 2, 0], [1, 2, 1]]), "there is one query, which cannot be div"),
     "nothing": (([], []), "is empty: its first line must name the columns"),
 }
 
@@ -125,12 +142,13 @@ def test_errors_name_file_column_and_row(tmp_path, flaw):
 
 def test_errors_of_the_file_itself(tmp_path):
     (tmp_path / "my.csv").write_bytes(b"a,label\n\xff,1\n")
-    with pytest.raises(ValueError, match=r"my\.csv, after line .*codec"):
+    with pytest.raises(ValueError, match=r"my\.csv, after line .*codec.*; save it as UTF-8"):
         load_own(tmp_path / "my.csv")
     with pytest.raises(FileNotFoundError, match=r"no file .*gone\.csv"):
         load_own(tmp_path / "gone.csv")
     with pytest.raises(ValueError, match=r"must end in \.npz, \.csv, \.parquet"):
         load_own(tmp_path / "my.xlsx")
+    assert is_own("my.xlsx"), "a file, though of the wrong kind, not a name"
     np.savez(tmp_path / "my.npz", x=[[1.0]], z=[1])
     with pytest.raises(ValueError, match=r"my\.npz has no key 'y', only \['x', 'z'\]"):
         load_own(tmp_path / "my.npz")
@@ -273,6 +291,16 @@ def test_a_second_setting_has_a_directory_of_its_own(tmp_path, capsys, monkeypat
         (SURVIVAL, (), "objective auc needs classes, but {} has survival times: use cox"),
         (RANKING, (), "objective auc needs classes, but {} has grades of queries: use ndcg or li"),
         (CLASSES, ("--target", "lable"), "{} has no column 'lable' (did you mean 'label'?)"),
+        (
+            SURVIVAL,
+            ("--objective", "cox", "--target", "time"),
+            "target names one column (label), or",
+        ),
+        (
+            (["a", "b"], [[1, 2]]),
+            ("--objective", "cox"),
+            "{} has no target column (time,event);",
+        ),
         (CLASSES, ("--target", "a,b"), "target names one column (label), or two with an objective"),
         (CLASSES, ("--drop", "Label"), "{} has no column 'Label' (did you mean 'label'?)"),
         (SURVIVAL, ("--objective", "cox", "--method", "cross-entropy"), "cross-entropy needs clas"),

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Table", "read_table"]
 
 
+LARGEST = 3.4028234e38
+"""The largest number that a float32 holds."""
+
+
 class Table:
     """Named columns, and where each of their cells stands in the file.
 
@@ -62,7 +66,7 @@ class Table:
             values = np.array(
                 [_TRUTH.get(cell, math.nan) for cell in map(_word, self.columns[name])]
             )
-        if not np.isfinite(values).all():
+        if not (np.abs(values) <= LARGEST).all():
             self._find_wrong(name)
         return values
 
@@ -78,11 +82,12 @@ class Table:
             if not _word(cell):
                 raise self.wrong(name, row, "it is empty")
             try:
-                finite = math.isfinite(float(cell))
+                number = float(cell)
             except (TypeError, ValueError):
                 raise self.wrong(name, row, f"{str(cell)!r} is not a number") from None
-            if not finite:
-                raise self.wrong(name, row, f"{cell} is not finite")
+            if not abs(number) <= LARGEST:
+                what = "too large for a float32" if math.isfinite(number) else "not finite"
+                raise self.wrong(name, row, f"{cell} is {what}")
 
 
 _TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
@@ -122,7 +127,11 @@ def _read_csv(path: Path) -> Table:
                     )
                 rows.append(row)
                 places.append(f"line {reader.line_num}")
-        except (csv.Error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, after line {reader.line_num}: {error}; save it as UTF-8"
+            ) from None
+        except csv.Error as error:
             raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None
     if not rows:
         raise ValueError(f"{path} has a header but no rows")
@@ -138,6 +147,8 @@ def _check_header(path: Path, header: list[str]) -> None:
         raise ValueError(f"{path} is empty: its first line must name the columns")
     if len(header) == 1 and (other := next((c for c in ";\t|" if c in header[0]), None)):
         raise ValueError(f"{path}: columns must be separated by commas, it seems to use {other!r}")
+    if all(_is_number(name) for name in header):
+        raise ValueError(f"{path}: its first line must name the columns, it has numbers")
     for number, name in enumerate(header, 1):
         if not name:
             raise ValueError(
@@ -146,6 +157,14 @@ def _check_header(path: Path, header: list[str]) -> None:
             )
         if header.count(name) > 1:
             raise ValueError(f"{path}: the header names {name!r} {header.count(name)} times")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_parquet(path: Path) -> Table:
