@@ -175,7 +175,10 @@ class CompositionalOptimizer(BlockOptimizer):
             closure: one closure, or several (micro-batches of disjoint blocks). Under FSDP2 every
                 rank brings equally many; under DDP the numbers may differ.
         """
-        return self._unless_empty(closure, self.update, self._moves)
+        try:
+            return self._advance(closure, self.update, self._moves)
+        except NoBlocks as error:
+            return self._skip(closure, error)
 
     @torch.no_grad()
     def estimate(self, closure: Closures) -> Tensor:
@@ -186,7 +189,10 @@ class CompositionalOptimizer(BlockOptimizer):
         Args:
             closure: as for ``step``.
         """
-        return self._unless_empty(closure, Plain(), self._hands)
+        try:
+            return self._advance(closure, Plain(), self._hands)
+        except NoBlocks as error:
+            return self._skip(closure, error)
 
     @torch.no_grad()
     def snapshot(self, closures: Closures) -> None:
@@ -245,14 +251,11 @@ class CompositionalOptimizer(BlockOptimizer):
 
     # How a step is made -------------------------------------------------------------------------
 
-    def _unless_empty(self, closure: Closures, rule: Update, then: _Then) -> Tensor:
-        """``_advance``; what it has done before it found that there is no block, it has undone."""
-        try:
-            return self._advance(closure, rule, then)
-        except NoBlocks:
-            if self.ranks.size > 1 or not callable(closure):
-                raise  # the other ranks or micro-batches have blocks
-            return torch.zeros((), dtype=self._dtype, device=next(self._all_params()).device)
+    def _skip(self, closure: Closures, error: NoBlocks) -> Tensor:
+        """What a step without blocks returns; it has changed nothing, as with any error."""
+        if self.ranks.size > 1 or not callable(closure):
+            raise error  # the other ranks or micro-batches have blocks
+        return torch.zeros((), dtype=self._dtype, device=next(self._all_params()).device)
 
     def _advance(self, closure: Closures, rule: Update, then: _Then) -> Tensor:
         """Compute u_t, z_t and the direction of the step rule; commit them after all checks.
