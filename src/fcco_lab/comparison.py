@@ -13,6 +13,7 @@ from fcco_lab.named_objects import is_named
 from fcco_lab.results import Results
 from fcco_lab.runs import Record
 from fcco_lab.training import Config, Training
+from fcco_lab.training.compositional import inputs_of_a_step
 from fcco_lab.training.config import CHOICES
 from fcco_lab.training.problem import Problem, load_problem
 
@@ -58,9 +59,10 @@ def compare(
         about = {"data": problem.name, "objective": f"python:{kind}"}
     config = Config.of(settings | about | {"work": work})
     words = [word if isinstance(word, str) else adopt(word) for word in methods]
-    configs = configs_of(config, words, seeds)
+    rivals = contenders(words, config.update)
     if not isinstance(problem, Problem):
         problem = load_problem(config, None if data_dir is None else Path(data_dir))
+    configs = configs_of(config, rivals, seeds, problem)
     results = None if output is None else Results(Path(output) / "runs.jsonl")
     records = []
     for one in configs:
@@ -73,20 +75,24 @@ def compare(
     return records
 
 
-def configs_of(config: Config, words: Iterable[str], seeds: int) -> list[Config]:
-    """One config for each method and seed, all with the same work.
+def configs_of(
+    config: Config, rivals: Iterable[tuple[str, str]], seeds: int, problem: Problem
+) -> list[Config]:
+    """One config for each of ``contenders`` and each seed, all with the same work.
 
     Examples:
-        >>> configs = configs_of(Config(steps=10), ["sox", "msvrm-v2"], 2)
+        >>> config = Config(steps=10)
+        >>> rivals = contenders(["sox", "msvrm-v2"], "adam")
+        >>> configs = configs_of(config, rivals, 2, load_problem(config))
         >>> [(one.method, one.seed, one.work) for one in configs][1:3]
         [('sox', 1, 4800), ('msvrm-v2', 0, 4800)]
     """
-    drawn = config.blocks_per_step * config.samples_per_block
-    work = config.work or config.steps * 3 * drawn  # as much as the steps of SOX cost
-    config = replace(config, work=work, steps=0)
+    if not config.work:  # as much as the steps of SOX cost: each input forward and backward
+        config = replace(config, work=3 * config.steps * inputs_of_a_step(config, problem))
+    config = replace(config, steps=0)
     return [
         replace(config, method=method, update=rule, seed=config.seed + seed)
-        for method, rule in contenders(words, config.update)
+        for method, rule in rivals
         for seed in range(seeds)
     ]
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from lifelines import CoxPHFitter
+from PIL import Image
 from typer.testing import CliRunner
 
 from fcco_lab.cli.app import app
@@ -24,7 +25,12 @@ def run(output, *arguments):
 
 def test_it_writes_a_table_a_figure_and_the_numbers(tmp_path):
     printed = run(tmp_path, "--share", "0.005")
-    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    with (
+        Image.open(tmp_path / "demo.png") as wide,
+        Image.open(tmp_path / "demo-narrow.png") as tall,
+    ):
+        assert wide.width > 2 * wide.height
+        assert tall.width < 500 < 2 * tall.width < tall.height
     records = json.loads((tmp_path / "demo.json").read_text())
     names = [(part.title, label) for part in PARTS for label in part.contenders]
     assert [(record["part"], record["contender"]) for record in records] == names

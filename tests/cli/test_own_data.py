@@ -2,17 +2,20 @@
 
 import csv
 import json
+import math
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from cli.command import SMALL, call
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from fcco_lab.datasets import load_own
+from fcco_lab.datasets import is_own, load_own
 from fcco_lab.runs import read_runs
 from fcco_lab.training import Config
 from fcco_lab.training.problem import load_problem
@@ -104,9 +107,26 @@ WRONG = {
     "semicolons": ((["a;b;label"], [["1;2;0"]]), "separated by commas, it seems to use ';'"),
     "no target": ((["a", "b"], [[1, 2]]), "has no target column (label or y; time,event; grade,q"),
     "no feature": ((["label"], [[1], [0]]), "has no column left that is a feature"),
-    "a split": ((["a", "y", "split"], [[1, 0, "dev"]]), "line 2: it must be train or test, got 'd"),
-    "one part": ((["a", "y", "split"], [[1, 0, "train"]]), "column 'split': every row is train"),
+    "a split": (
+        (["a", "y", "split"], [[1, 0, "dev"], [1, 1, "test"]]),
+        "line 2: it must be train or test, got 'd",
+    ),
+    "one part": (
+        (["a", "y", "split"], [[1, 0, "train"], [1, 1, "train"]]),
+        "column 'split': every row is train",
+    ),
     "no rows": ((["a", "label"], []), "has a header but no rows"),
+    "one class": ((["a", "y"], [[1, "in"], [2, "in"]]), "column 'y': every row is 'in', nothing"),
+    "a rare class": (
+        (["a", "y"], [[k, "rare" if k == 3 else "common"] for k in range(30)]),
+        "column 'y': no test sample is of class 'rare'; a class needs samples in both parts",
+    ),
+    "ids": ((["a", "y"], [[k, k] for k in range(9)]), "no training sample is of class '7', '8'; a"),
+    "large": (changed(CLASSES, 1, "a", "1e300"), "column 'a', line 3: 1e300 is too large for a fl"),
+    "no header": ((["0.5", "1"], [[0.1, 0]]), "its first line must name the columns, it has num"),
+    "censored": ((SURVIVAL[0], [[1, 2, 0]]), "column 'event': no event was observed, only censor"),
+    "irrelevant": ((RANKING[0], [[1, 2, 0]]), "column 'grade': every grade is 0, no row is relev"),
+    "one query": ((RANKING[0], [[1, 2, 0], [1, 2, 1]]), "there is one query, which cannot be div"),
     "nothing": (([], []), "is empty: its first line must name the columns"),
 }
 
@@ -122,12 +142,13 @@ def test_errors_name_file_column_and_row(tmp_path, flaw):
 
 def test_errors_of_the_file_itself(tmp_path):
     (tmp_path / "my.csv").write_bytes(b"a,label\n\xff,1\n")
-    with pytest.raises(ValueError, match=r"my\.csv, after line .*codec"):
+    with pytest.raises(ValueError, match=r"my\.csv, after line .*codec.*; save it as UTF-8"):
         load_own(tmp_path / "my.csv")
     with pytest.raises(FileNotFoundError, match=r"no file .*gone\.csv"):
         load_own(tmp_path / "gone.csv")
     with pytest.raises(ValueError, match=r"must end in \.npz, \.csv, \.parquet"):
         load_own(tmp_path / "my.xlsx")
+    assert is_own("my.xlsx"), "a file, though of the wrong kind, not a name"
     np.savez(tmp_path / "my.npz", x=[[1.0]], z=[1])
     with pytest.raises(ValueError, match=r"my\.npz has no key 'y', only \['x', 'z'\]"):
         load_own(tmp_path / "my.npz")
@@ -137,22 +158,84 @@ def test_errors_of_the_file_itself(tmp_path):
 
 
 def test_parquet_needs_a_reader_and_says_which(tmp_path, monkeypatch):
-    for name in ("pyarrow", "polars"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "my.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueError, match=r"my\.parquet needs pyarrow or polars: pip install"):
+    with pytest.raises(ValueError, match=r"my\.parquet needs pyarrow: pip install pyarrow"):
         load_own(tmp_path / "my.parquet")
 
 
-def test_parquet_is_read_like_csv(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+@pytest.fixture
+def cancer_frame():
+    """As a user of pandas has it: shuffled, a categorical target, numbers of several types."""
+    pytest.importorskip("pyarrow", reason="pyarrow writes and reads Parquet")
+    found = load_breast_cancer(as_frame=True)
+    frame = found.data.assign(
+        state=pandas.Categorical(np.where(found.target == 1, "well", "ill")),
+        large=found.data["mean radius"] > 14,
+        visits=np.arange(len(found.data)).astype("int16") % 7,
+    )
+    return frame.sample(frac=1, random_state=0)
+
+
+@pytest.mark.filterwarnings("always")
+def test_train_on_parquet_as_on_csv(tmp_path, capsys, monkeypatch, cancer_frame):
+    monkeypatch.chdir(tmp_path)
+    cancer_frame.to_parquet("cancer.parquet")  # with its index, which is no feature
+    cancer_frame.to_csv("cancer.csv", index=False)
+    one, other = (load_own(f"cancer.{end}", target=["state"]) for end in ("parquet", "csv"))
+    for mine, theirs in zip(one, other, strict=True):
+        assert torch.equal(mine.inputs, theirs.inputs)
+        assert torch.equal(mine.classes, theirs.classes)
+    assert one[0].inputs.shape[1] == 32
+    said = []
+    for end in ("parquet", "csv"):
+        done = call(capsys, "train", "--data", f"cancer.{end}", "--target", "state", *SMALL[:-1],
+                    "--output", end)  # fmt: skip
+        assert done.code == 0, done.err
+        said.append(done.out.splitlines()[-2:])
+    assert said[0] == said[1]
+    assert float(said[0][0].removeprefix("test AUC ")) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("always")
+def test_compare_on_parquet(tmp_path, capsys, monkeypatch, cancer_frame):
+    monkeypatch.chdir(tmp_path)
+    cancer_frame.to_parquet("cancer.parquet")
+    words = ("--data", "cancer.parquet", "--target", "state", "--seeds", "1", "--workers", "1")
+    done = call(capsys, "compare", *words, "--methods", "sox,msvrm-v2", *SMALL[:-1])
+    assert done.code == 0, done.err
+    assert len(read_runs([Path("runs/compare")])) == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (lambda n: [None, *range(1, n)], "row 0: it is empty"),
+        (lambda n: [*range(n - 1), math.nan], "row 568: it is empty"),
+        (lambda n: [True, None] * (n // 2) + [True], "row 1: it is empty"),
+        (lambda n: [datetime(2020, 1, 2)] * n, "row 0: '2020-01-02 00:00:00' is not a number"),
+        (lambda n: [[1.0, 2.0]] * n, "row 0: '[1.0, 2.0]' is not a number"),
+        (lambda n: ["1.5"] * (n - 1) + ["old"], "row 568: 'old' is not a number"),
+    ],
+)
+def test_errors_name_column_and_row_of_parquet(tmp_path, cancer_frame, column, message):
+    frame = cancer_frame.reset_index(drop=True)
     arrow = pytest.importorskip("pyarrow")
-    header, rows = CLASSES
-    columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-    parquet.write_table(arrow.table(columns), tmp_path / "t.parquet")
-    one, other = load_own(tmp_path / "t.parquet"), load_own(write_csv(tmp_path / "t.csv", *CLASSES))
-    assert torch.equal(one[0].inputs, other[0].inputs)
-    assert torch.equal(one[1].classes, other[1].classes)
+    pytest.importorskip("pyarrow.parquet").write_table(
+        arrow.table({"state": frame.state.astype(str), "new": column(len(frame))}),
+        tmp_path / "my.parquet",
+    )
+    with pytest.raises(ValueError, match=r"my\.parquet, column 'new'") as caught:
+        load_own(tmp_path / "my.parquet", target=["state"])
+    assert message in str(caught.value)
+
+
+def test_a_file_that_is_not_parquet(tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow reads Parquet")
+    (tmp_path / "my.parquet").write_text("a,label\n1,0\n")
+    with pytest.raises(ValueError, match=r"my\.parquet"):
+        load_own(tmp_path / "my.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +291,16 @@ def test_a_second_setting_has_a_directory_of_its_own(tmp_path, capsys, monkeypat
         (SURVIVAL, (), "objective auc needs classes, but {} has survival times: use cox"),
         (RANKING, (), "objective auc needs classes, but {} has grades of queries: use ndcg or li"),
         (CLASSES, ("--target", "lable"), "{} has no column 'lable' (did you mean 'label'?)"),
+        (
+            SURVIVAL,
+            ("--objective", "cox", "--target", "time"),
+            "target names one column (label), or",
+        ),
+        (
+            (["a", "b"], [[1, 2]]),
+            ("--objective", "cox"),
+            "{} has no target column (time,event);",
+        ),
         (CLASSES, ("--target", "a,b"), "target names one column (label), or two with an objective"),
         (CLASSES, ("--drop", "Label"), "{} has no column 'Label' (did you mean 'label'?)"),
         (SURVIVAL, ("--objective", "cox", "--method", "cross-entropy"), "cross-entropy needs clas"),

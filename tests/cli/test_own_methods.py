@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 import torch
 from cli.command import SMALL, call
@@ -101,6 +102,21 @@ def test_what_is_wrong_with_a_name_is_said(tmp_path, capsys, here, words, messag
 def test_a_step_rule_may_follow_a_name(here):
     found = contenders([f"{here}:TWIN", f"{here}:TWIN:plain", "sox:plain"], "adam")
     assert found == [(f"{here}:TWIN", "adam"), (f"{here}:TWIN", "plain"), ("sox", "plain")]
+
+
+@pytest.mark.parametrize(("objective", "inputs"), [("auc", 8), ("ap", 5 + 8)])
+def test_work_is_that_of_the_steps_of_sox_also_with_fewer_blocks_than_a_step_may_have(
+    tmp_path, objective, inputs
+):
+    """Two classes are one AUC task: a step passes 8 inputs, not 5 x 8; of AP 5 anchors and 8."""
+    x, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    np.savez(tmp_path / "two.npz", x=x, y=y)
+    settings = {"network": "linear", "samples_per_block": 8, "steps": 7, "objective": objective}
+    methods = ["sox", "msvrm-v2"]
+    one, two = fcco_lab.compare(methods, str(tmp_path / "two.npz"), seeds=1, **settings)
+    assert one["config"]["work"] == 7 * 3 * inputs
+    assert (one["curve"][-1]["step"], one["curve"][-1]["work"]) == (7, 7 * 3 * inputs)
+    assert two["curve"][-1]["work"] >= 7 * 3 * inputs > two["curve"][-2]["work"]
 
 
 def test_compare_from_python_returns_records_that_report_draws(tmp_path, capsys):

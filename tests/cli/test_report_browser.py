@@ -72,7 +72,14 @@ def number(text):
     return float(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else float(text)
 
 
-def drawn(plot, *, log=False):
+SCALES = {
+    "linear": (lambda v: v, lambda v: v),
+    "log": (math.log10, lambda v: 10**v),
+    "toward 1": (lambda v: math.log10(1 - v), lambda v: 1 - 10**v),
+}
+
+
+def drawn(plot, *, scale="linear"):
     """Titles, and the end of each line in the numbers that the ticks of the axes show."""
     seen = plot.locator(".canvas").evaluate(
         """canvas => {
@@ -93,17 +100,18 @@ def drawn(plot, *, log=False):
     ends = []
     for path in seen["lines"]:
         x, y = (float(word) for word in re.split("[ML]", path)[-1].split(","))
-        ends.append((read_off(across, x, log=False), read_off(up, y, log=log)))
+        ends.append((read_off(across, x, "linear"), read_off(up, y, scale)))
     return seen | {"ends": ends}
 
 
-def read_off(ticks, pixel, *, log):
+def read_off(ticks, pixel, scale):
     """The value at a pixel, on the line through the first and the last tick."""
-    values = [math.log10(value) if log else value for value, _ in ticks]
+    forth, back = SCALES[scale]
+    values = [forth(value) for value, _ in ticks]
     pixels = [place for _, place in ticks]
     share = (pixel - pixels[0]) / (pixels[-1] - pixels[0])
     value = values[0] + share * (values[-1] - values[0])
-    return 10**value if log else value
+    return back(value)
 
 
 def test_plots_are_drawn_in_light_and_dark(page, tmp_path):
@@ -140,7 +148,7 @@ def test_every_axis_button_changes_its_axis(page):
         for x in AXES:
             for key in (x, y):
                 plot.locator(f"button[data-key={key}]").click()
-            seen = drawn(plot, log=y == "objective")
+            seen = drawn(plot, scale="log" if y == "objective" else "toward 1")
             assert (seen["x"], seen["y"]) == (AXES[x], title)
             value = (0.8**11 + 0.82**11) / 2
             expected = {"objective": value, "auc": 1 - value / 2, "ap": 1 - value * 0.9}

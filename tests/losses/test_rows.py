@@ -469,7 +469,7 @@ ONES = torch.ones(2, 1)
         (DRO, (A, [0, 1, 2]), ValueError, "reduction='none'"),
         (DRO, (A[:, 0].mean(), [0, 1, 2]), ValueError, "reduction='none'"),
         (DRO, (NAN[:, 0], [0, 1, 2]), FloatingPointError, r"losses at \[2\], of groups \[2\]"),
-        (DRO, (A[:0, 0], []), ValueError, "empty"),
+        (DRO, (A[:0, 0], []), ValueError, "losses and groups are empty"),
         (DRO, (None, [1]), ValueError, "losses must be a tensor of floats, got NoneType"),
         (
             TABLE,

@@ -102,6 +102,17 @@ POSITIVES = int(LABELS.sum())
 SURVIVAL = {
     ties: D.AnchorData.survival(WIDE, LONG, DEAD, ties=ties) for ties in ("breslow", "efron")
 }
+KINDS = torch.randint(5, (N,), generator=GENERATOR)
+KINDS[0] = 5  # alone in its class
+OTHER = WIDE + 0.3 * normal(N, 4)
+
+
+def heated(objective):
+    with torch.no_grad():
+        objective.temperatures.copy_(torch.linspace(0.05, 0.9, len(objective.temperatures)))
+    return objective
+
+
 PROBLEMS = {
     "precision": (
         D.AnchorData.average_precision(WIDE, LABELS),
@@ -151,6 +162,27 @@ PROBLEMS = {
     ),
     "breslow": (SURVIVAL["breslow"], O.Cox(int(DEAD.sum()), N), 1),
     "efron": (SURVIVAL["efron"], O.Cox(int(DEAD.sum()), N, SURVIVAL["efron"].max_ties), 1),
+    "neighbours": (D.AnchorData.neighbours(WIDE, KINDS), O.NCA(N), 3),
+    "neighbours, logarithm": (
+        D.AnchorData.neighbours(WIDE, KINDS),
+        O.NCA(N, 0.3, logarithm=True),
+        1,
+    ),
+    "views": (
+        D.ViewData(WIDE, OTHER, two_way=True),
+        O.GlobalContrastive(N, temperature=0.05, two_way=True),
+        3,
+    ),
+    "views, one way": (
+        D.ViewData(WIDE, OTHER, two_way=False),
+        O.GlobalContrastive(N, temperature=0.5, two_way=False, common=True).double(),
+        3,
+    ),
+    "views, temperatures": (
+        D.ViewData(WIDE, OTHER, two_way=True),
+        heated(O.GlobalContrastive(N, temperature=0.3, two_way=True, individual=True).double()),
+        3,
+    ),
     "dropped": (
         D.AnchorData(WIDE, torch.arange(N), [torch.arange(0, N, 2)]),
         O.PNormPush(N, 2.0),

@@ -1,7 +1,9 @@
 """Data sets of tuples and dicts, and batches of given samples."""
 
 import itertools
+import pickle
 from dataclasses import fields
+from functools import partial
 
 import pytest
 import torch
@@ -258,13 +260,65 @@ def test_any_loader_of_positions_will_do():
     torch.manual_seed(0)
     loader = DataLoader(range(N), batch_size=3, shuffle=True, collate_fn=data.batch)
     opt = fcco.SOX(model, objective, lr=0.05, alpha=0.2, beta=0.5)
-    before, steps = exact_value(model, data, objective), 0
+    before, blocks = exact_value(model, data, objective), []
     for _ in range(60):
-        for batch in filter(len, loader):
-            opt.step(lambda batch=batch: objective.inner(model, batch))
-            steps += 1
-    assert 60 < steps < 180  # some batches had no positive
+        for batch in loader:
+            value = opt.step(lambda batch=batch: objective.inner(model, batch))
+            blocks.append(len(batch))
+            assert (value == 0) == (len(batch) == 0)
+    assert 0 in blocks, "some batches had no positive"
     assert exact_value(model, data, objective) < before - 0.05
+
+
+NO_POSITIVE = (Y == 0).nonzero().flatten()
+
+
+class Noisy(nn.Module):
+    """What a forward pass would leave behind: statistics, and draws of the RNG."""
+
+    def __init__(self):
+        super().__init__()
+        layers = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 1)
+        self.layers = nn.Sequential(*layers).double()
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+@pytest.mark.parametrize("build", [fcco.SOX, partial(fcco.MSVRM, version=2), fcco.BSGD])
+@pytest.mark.parametrize("verb", ["step", "estimate"])
+def test_an_empty_batch_changes_nothing(build, verb):
+    data = D.AnchorData.average_precision(X, Y)
+    objective, none, some = O.AveragePrecision(3, N), NO_POSITIVE, list(range(N))
+    found = []
+    for rows in ([some, none, some, none], [some, some]):
+        torch.manual_seed(0)
+        model = Noisy()
+        opt = build(model, objective, lr=0.05)
+        for part in rows:
+            getattr(opt, verb)(partial(objective.inner, model, data.batch(part).to("cpu")))
+        grads = [p.grad for p in model.parameters()]
+        state = {key: part for key, part in opt.state_dict().items() if key != "param_groups"}
+        found.append((model.state_dict(), state, torch.get_rng_state()))
+        assert (grads[0] is None) == (verb == "step" or rows[-1] is none)
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_an_empty_batch_among_others_and_an_empty_probe_are_errors():
+    data = D.AnchorData.average_precision(X, Y)
+    objective, model = O.AveragePrecision(3, N), nn.Linear(3, 1).double()
+    opt = fcco.SOX(model, objective, lr=0.05)
+    closures = [
+        partial(objective.inner, model, data.batch(rows)) for rows in (range(N), NO_POSITIVE)
+    ]
+    with pytest.raises(ValueError, match="no sample of this batch belongs to a block"):
+        opt.step(closures)
+    nothing = fcco.Probe(torch.zeros(0, dtype=torch.int64), torch.zeros(0, 2).double())
+    with pytest.raises(ValueError, match=r"Probe\.blocks is empty"):
+        opt.step(lambda: nothing)
+    assert opt.queries.work == 0
+    copy = pickle.loads(pickle.dumps(data.batch(NO_POSITIVE)))  # a worker sends it
+    assert len(copy) == 0
 
 
 def test_targets_come_along():

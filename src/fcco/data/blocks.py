@@ -4,14 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from fcco.data.arguments import positions
 from fcco.data.inputs import Inputs
-from fcco.problem.batches import Batch, each, leaves
+from fcco.problem.batches import Batch, EmptyBatch, each, leaves
 
 __all__ = ["BlockData"]
 
@@ -79,14 +79,14 @@ class BlockData(ABC, Generic[B]):
         The blocks are those of the samples, and the inner samples of a block are its own among
         them. If ``rows`` is drawn uniformly, the inner values are unbiased. A sample that comes
         twice counts once. Blocks without an inner sample among ``rows`` are left out; where none
-        is left (no positive, say), the batch has length 0 and there is nothing to step with:
-        ``filter(len, loader)`` leaves such batches out.
+        is left (no positive, say), it is an ``EmptyBatch``, with which a step changes nothing.
 
         Args:
             rows: positions of samples, a tensor or a list, as the ``collate_fn`` of a
                 ``DataLoader(range(len(data)), collate_fn=data.batch)`` receives them.
         """
-        return self.collate(self.among(self._distinct(rows)))
+        batch = self.among(self._distinct(rows))
+        return self.collate(batch) if len(batch) else cast(B, EmptyBatch())
 
     def _distinct(self, rows: Any) -> Tensor:
         places = positions("rows", rows, len(self))

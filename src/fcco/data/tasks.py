@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from fcco.data.arguments import absent, as_inputs, structure, tensor
 from fcco.data.blocks import BlockData
 from fcco.data.draws import draw
-from fcco.problem.batches import LabelBatch, TaskBatch
+from fcco.problem.batches import EmptyBatch, LabelBatch, TaskBatch
 
 __all__ = ["TaskData"]
 
@@ -159,7 +159,10 @@ class TaskData(BlockData[TaskBatch | LabelBatch]):
             >>> data.batch(torch.tensor([0, 3])).blocks  # no sample of class 2
             tensor([0, 1])
         """
-        batch = self.collate(self._shared(self._distinct(rows), blocks))
+        shared = self._shared(self._distinct(rows), blocks)
+        if not len(shared):
+            return cast(LabelBatch, EmptyBatch())
+        batch = self.collate(shared)
         assert isinstance(batch, LabelBatch)
         kind = torch.float32 if batch.scale is None else batch.scale.dtype
         return replace(batch, positive=batch.positive.to(kind), negative=batch.negative.to(kind))

@@ -82,6 +82,19 @@ class ViewData(BlockData[ViewBatch]):
             weights=(pairs[:, None] != rows).double() / max(len(rows) - 1, 1),
         )
 
+    def whole(self) -> ViewBatch:
+        """All anchors with all pairs, whose weights are not listed."""
+        blocks = torch.arange(self.num_blocks)
+        return ViewBatch(
+            blocks,
+            self.inputs,
+            second=self.second,
+            anchors=blocks % len(self),
+            backward=blocks >= len(self),
+            partners=torch.arange(len(self)),
+            weights=torch.empty(0),
+        )
+
     def collate(self, batch: ViewBatch) -> ViewBatch:
         """Both views of every pair."""
         return super().collate(replace(batch, second=self.take(self.second, batch.inputs)))

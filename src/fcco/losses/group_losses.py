@@ -28,6 +28,8 @@ class _GroupLoss(RowLoss):
         """
         read = partial(_checked, losses, groups, self.objective.num_blocks)
         groups, losses = exchange(self._together(), read)
+        if not len(groups):
+            raise ValueError("losses and groups are empty: a batch has at least one sample")
         blocks, owner, counts = groups.unique(return_inverse=True, return_counts=True)
         batch = GroupBatch(blocks, losses, owner, counts, targets=groups)
         return self._take(self.objective.inner(nn.Identity(), batch))

@@ -15,6 +15,9 @@ from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["GlobalContrastive"]
 
+PAIRS = 1 << 19
+"""Formed at a time by ``inner_of_all``."""
+
 
 class GlobalContrastive(nn.Module, ScaledObjective):
     """InfoNCE against the whole data set instead of a batch.
@@ -87,6 +90,26 @@ class GlobalContrastive(nn.Module, ScaledObjective):
             backward, anchors @ x[batch.partners].T, anchors @ y[batch.partners].T
         )
         return self.compare(batch.blocks, own, cosines, batch.weights, len(batch.partners))
+
+    def inner_of_all(self, batch: Any) -> Probe | None:
+        """The mean over all pairs, in float64, without weights and noise of each of them."""
+        if not isinstance(batch, ViewBatch):
+            return None
+        x, y = (normalize(widened(view).double(), dim=1) for view in (batch.inputs, batch.second))
+        own, heat = (x * y).sum(1), self._heat(batch.blocks)
+        columns = [own.new_empty(self.num_blocks)]
+        if not isinstance(heat, float):
+            columns.append(heat.squeeze(1).double())
+        scale = torch.empty_like(columns[0])
+        for blocks in torch.arange(len(x), device=x.device).split(max(1, PAIRS // len(x))):
+            for first, second, shift in ((x, y, 0), (y, x, len(x)))[: self.num_blocks // len(x)]:
+                terms = (first[blocks] @ second.T).sub_(own[blocks, None])
+                terms.div_(heat if isinstance(heat, float) else heat[blocks + shift])
+                terms[torch.arange(len(blocks)), blocks] = -torch.inf
+                top = terms.amax(1)
+                columns[0][blocks + shift] = terms.sub_(top[:, None]).exp_().sum(1) / (len(x) - 1)
+                scale[blocks + shift] = top
+        return Probe(batch.blocks, torch.stack(columns, dim=1), len(x), log_scale=scale)
 
     def compare(
         self, blocks: Tensor, own: Tensor, cosines: Tensor, weights: Tensor, samples: int

@@ -29,6 +29,7 @@ from fcco.optim.caller import users_line
 from fcco.optim.counters import Position
 from fcco.optim.memory import ANCHOR_STEP, follow, known
 from fcco.problem import Closures, Objective
+from fcco.problem.batches import NoBlocks
 from fcco.updates import Plain, Update
 
 __all__ = ["CompositionalOptimizer"]
@@ -168,20 +169,30 @@ class CompositionalOptimizer(BlockOptimizer):
     def step(self, closure: Closures) -> Tensor:  # type: ignore[override]  # a Probe, not a loss
         """Advance u and z with one sample, then move w; returns the mean of f_i(u_t^i) probed.
 
+        With a batch in which there is no block (``EmptyBatch``) nothing changes, and 0 is returned.
+
         Args:
             closure: one closure, or several (micro-batches of disjoint blocks). Under FSDP2 every
                 rank brings equally many; under DDP the numbers may differ.
         """
-        return self._advance(closure, self.update, self._moves)
+        try:
+            return self._advance(closure, self.update, self._moves)
+        except NoBlocks as error:
+            return self._skip(closure, error)
 
     @torch.no_grad()
     def estimate(self, closure: Closures) -> Tensor:
         """Advance u and z, copy z into ``.grad`` and leave w alone, for any torch optimizer.
 
+        With a batch in which there is no block nothing changes, and ``.grad`` is empty.
+
         Args:
             closure: as for ``step``.
         """
-        return self._advance(closure, Plain(), self._hands)
+        try:
+            return self._advance(closure, Plain(), self._hands)
+        except NoBlocks as error:
+            return self._skip(closure, error)
 
     @torch.no_grad()
     def snapshot(self, closures: Closures) -> None:
@@ -239,6 +250,12 @@ class CompositionalOptimizer(BlockOptimizer):
         commit(self._counters.put(now._replace(moved=False, at_snapshot=False)))
 
     # How a step is made -------------------------------------------------------------------------
+
+    def _skip(self, closure: Closures, error: NoBlocks) -> Tensor:
+        """What a step without blocks returns; it has changed nothing, as with any error."""
+        if self.ranks.size > 1 or not callable(closure):
+            raise error  # the other ranks or micro-batches have blocks
+        return torch.zeros((), dtype=self._dtype, device=next(self._all_params()).device)
 
     def _advance(self, closure: Closures, rule: Update, then: _Then) -> Tensor:
         """Compute u_t, z_t and the direction of the step rule; commit them after all checks.

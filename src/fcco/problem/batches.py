@@ -10,8 +10,10 @@ from torch import Tensor
 __all__ = [
     "AnchorBatch",
     "Batch",
+    "EmptyBatch",
     "GroupBatch",
     "LabelBatch",
+    "NoBlocks",
     "PairBatch",
     "PointBatch",
     "RiskBatch",
@@ -71,7 +73,7 @@ class Batch:
     inputs: Any
 
     def __len__(self) -> int:
-        """The number of blocks: ``filter(len, loader)`` leaves out batches without any."""
+        """The number of blocks; 0 of an ``EmptyBatch``."""
         return len(self.blocks)
 
     def to(self, device: torch.device | str) -> Self:
@@ -90,6 +92,43 @@ class Batch:
     def _each(self, change: Callable[[Any], Any]) -> Self:
         parts = {field.name: each(getattr(self, field.name), change) for field in fields(self)}
         return replace(self, **parts)
+
+
+class NoBlocks(ValueError):
+    """There is nothing to probe; an optimizer's step with such a batch changes nothing."""
+
+
+class EmptyBatch(Batch):
+    """Samples of which none belongs to a block: no positive, or no event, among them.
+
+    It has no inputs, and an objective that asks for them is told so.
+
+    Examples:
+        >>> batch = EmptyBatch().to("cpu")
+        >>> len(batch), len(batch.blocks)
+        (0, 0)
+        >>> batch.inputs
+        Traceback (most recent call last):
+        fcco.problem.batches.NoBlocks: no sample of this batch belongs to a block ...
+    """
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "blocks", torch.zeros(0, dtype=torch.int64))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NoBlocks(
+            "no sample of this batch belongs to a block (there is no positive or no event among "
+            "them, or none to compare with): a step skips it, and so does filter(len, loader)"
+        )
+
+    def with_weights(self, dtype: torch.dtype) -> Self:
+        """Itself."""
+        return self
+
+    def _each(self, change: Callable[[Any], Any]) -> Self:
+        return self
 
 
 @dataclass(frozen=True, eq=False)

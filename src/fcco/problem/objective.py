@@ -54,7 +54,7 @@ class Objective(ABC):
         all pairs, such as sorting. None: this batch has none.
 
         Args:
-            batch: a ``PairBatch`` or a ``RiskBatch``, whose inputs are the model's outputs.
+            batch: a ``PairBatch``, ``RiskBatch`` or ``ViewBatch`` of the model's outputs.
         """
         return None
 

@@ -73,19 +73,22 @@ def compare(
 
         fcco compare --data patients.csv --objective cox --methods sox,mine:METHOD
     """
-    from fcco_lab.comparison import configs_of
+    from fcco_lab.comparison import configs_of, contenders
     from fcco_lab.presentation.figures import plot_axes
     from fcco_lab.report import write_report
     from fcco_lab.results import Results
     from fcco_lab.runs import QUANTITIES
     from fcco_lab.training.objectives import kind_of
+    from fcco_lab.training.problem import load_problem
 
     console = Console()
     if methods is None:
         methods = f"{METHODS},{BASELINES}" if kind_of(config.objective) == "classes" else METHODS
-    configs = configs_of(config, methods.split(","), seeds)
+    rivals = contenders(methods.split(","), config.update)
+    problem = load_problem(config, data_dir)
+    configs = configs_of(config, rivals, seeds, problem)
     results = Results(output / "runs.jsonl")
-    _check_data(config, results, data_dir)
+    _check_data(config, results, problem.content)
     records = run_configs(
         configs, results, data_dir=data_dir, console=console, workers=workers, what="comparing"
     )
@@ -102,27 +105,21 @@ def compare(
     )
 
 
-def _check_data(config: Config, results: "Results", data_dir: Path | None) -> None:
-    """Records of a user's file must be of its present content: its name says little."""
-    from fcco_lab.datasets import is_own
-    from fcco_lab.training.problem import load_problem
-
-    mine = [r for r in results.records.values() if r["config"]["data"] == config.data]
-    if not mine or not is_own(config.data):
-        return
-    here = load_problem(config, data_dir).content
-    for record in mine:
-        there = record.get("content", {})
-        same = all(record["config"].get(key) == getattr(config, key) for key in _OF_THE_DATA)
-        if same and any(there.get(key) != here[key] for key in ("training_data", "test_data")):
+def _check_data(config: Config, results: "Results", here: dict[str, str]) -> None:
+    """Records must be of the present content of the data: its name says little."""
+    for record in results.records.values():
+        if any(record["config"].get(key) != getattr(config, key) for key in _OF_THE_DATA):
+            continue
+        there = here | record.get("content", {})
+        if any(there[key] != here[key] for key in ("training_data", "test_data")):
             raise ValueError(
                 f"{config.data} has changed since {results.path} was written "
-                f"({there.get('training_data')} there, {here['training_data']} here): name another "
+                f"({there['training_data']} there, {here['training_data']} here): name another "
                 "output"
             )
 
 
-_OF_THE_DATA = ("target", "drop", "holdout", "train_size", "objective")
+_OF_THE_DATA = ("data", "target", "drop", "holdout", "train_size", "objective")
 
 
 def print_table(console: Console, records: Sequence["Record"], key: str) -> None:

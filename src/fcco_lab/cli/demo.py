@@ -60,6 +60,7 @@ def demo(
         return
     console.print(_table(found))
     draw(PARTS, found, output / "demo.png")
+    draw(PARTS, found, output / "demo-narrow.png", narrow=True)  # for phones
     records = [
         {"part": part, "contender": label, **outcome._asdict()}
         for (part, label), outcome in found.items()

@@ -45,7 +45,7 @@ def is_own(data: str) -> bool:
         >>> is_own("patients.csv"), is_own("data/patients"), is_own("usps")
         (True, True, False)
     """
-    return Path(data).suffix.lower() in SUFFIXES or "/" in data or "\\" in data
+    return any(sign in data for sign in "./\\")  # no name of the catalogue has one
 
 
 def load_own(
@@ -111,7 +111,9 @@ def _from_table(
             return _RECORDS[kind](inputs[mask].float(), *(column[mask] for column in columns))
 
     if "split" not in table.columns or "split" in drop:
-        return _halves(table.path, rows(torch.ones(len(table), dtype=torch.bool)))
+        parts = _halves(table.path, rows(torch.ones(len(table), dtype=torch.bool)))
+        _check_classes(table, names, *parts)
+        return parts
     words = [word.lower() for word in table.words("split")]
     for row, word in enumerate(words):
         if word not in ("train", "test"):
@@ -119,7 +121,24 @@ def _from_table(
     mask = torch.tensor([word == "train" for word in words])
     if mask.all() or not mask.any():
         raise ValueError(f"{table.path}, column 'split': every row is {words[0]}")
-    return rows(mask), rows(~mask)
+    parts = rows(mask), rows(~mask)
+    _check_classes(table, names, *parts)
+    return parts
+
+
+def _check_classes(table: Table, names: Sequence[str], *parts: Data) -> None:
+    """Both parts have samples of every class, which is named as in the table."""
+    for part, data in zip(("training", "test"), parts, strict=True):
+        if isinstance(data, Classified):
+            here = set(data.classes.tolist())
+            codes = _classes(table, *names)[0].tolist()
+            found = sorted(set(zip(codes, table.words(names[0]), strict=True)))
+            if lacking := [repr(word) for code, word in found if code not in here]:
+                several = ", ".join(lacking[:5]) + (", ..." if lacking[5:] else "")
+                raise ValueError(
+                    f"{table.path}, column {names[0]!r}: no {part} sample is of class {several}; "
+                    "a class needs samples in both parts"
+                )
 
 
 def _targets(
@@ -128,8 +147,8 @@ def _targets(
     """What the table is about, and the columns that say it."""
     if target:
         pair: Kind | None = wanted if wanted != "classes" else None
-        kind: Kind | None = "classes" if len(target) == 1 else pair
-        if kind is None or len(target) > 2:
+        kind: Kind | None = "classes" if len(target) == 1 and not pair else pair
+        if kind is None or len(target) != len(TARGETS[kind][0]):
             raise ValueError(
                 "target names one column (label), or two with an objective that needs two "
                 f"(time,event for cox; grade,query for ndcg and listnet), got {','.join(target)}"
@@ -142,7 +161,8 @@ def _targets(
         if all(name in table.columns for name in names)
     }
     if not found:
-        said = "; ".join(" or ".join(",".join(n) for n in TARGETS[kind]) for kind in TARGETS)
+        kinds = TARGETS if wanted is None else [wanted]
+        said = "; ".join(" or ".join(",".join(n) for n in TARGETS[kind]) for kind in kinds)
         have = ", ".join(list(table.columns)[:20])
         raise ValueError(
             f"{table.path} has no target column ({said}); it has: {have}. Name yours with target "
@@ -157,6 +177,10 @@ def _classes(table: Table, label: str) -> tuple[Tensor]:
     for row, word in enumerate(words):
         if "." in word and word.replace(".", "", 1).lstrip("-").isdigit():
             raise table.wrong(label, row, f"a class is a word or a whole number, got {word}")
+    if len(set(words)) < 2:
+        raise ValueError(
+            f"{table.path}, column {label!r}: every row is {words[0]!r}, nothing can be compared"
+        )
     # 2 comes before 10, and words after numbers.
     keys = {word: (0, int(word), "") if _whole(word) else (1, 0, word) for word in words}
     places = {word: place for place, word in enumerate(sorted(keys, key=lambda word: keys[word]))}
@@ -177,7 +201,10 @@ def _times(table: Table, time: str, event: str) -> tuple[Tensor, Tensor]:
     for row, word in enumerate(words):
         if word not in meaning:
             raise table.wrong(event, row, f"it must be 1 (event) or 0 (censored), got {word!r}")
-    return times, torch.tensor([meaning[word] for word in words])
+    events = torch.tensor([meaning[word] for word in words])
+    if not events.any():
+        raise ValueError(f"{table.path}, column {event!r}: no event was observed, only censoring")
+    return times, events
 
 
 def _grades(table: Table, grade: str, query: str) -> tuple[Tensor, Tensor]:
@@ -186,6 +213,8 @@ def _grades(table: Table, grade: str, query: str) -> tuple[Tensor, Tensor]:
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise table.wrong(grade, row, f"a grade is 0, 1, 2, ..., got {grades[row]:g}")
+    if not grades.any():
+        raise ValueError(f"{table.path}, column {grade!r}: every grade is 0, no row is relevant")
     words = table.words(query)
     places = {word: place for place, word in enumerate(dict.fromkeys(words))}
     return grades.long(), torch.tensor([places[word] for word in words])
@@ -209,4 +238,7 @@ def _halves(path: Path, data: Data) -> tuple[Data, Data]:
         path,
         100 * TEST_SHARE,
     )
-    return split(data, round(len(data) * (1 - TEST_SHARE)), seed=0)
+    try:
+        return split(data, round(len(data) * (1 - TEST_SHARE)), seed=0)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

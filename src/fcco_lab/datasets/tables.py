@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Table", "read_table"]
 
 
+LARGEST = 3.4028234e38
+"""The largest number that a float32 holds."""
+
+
 class Table:
     """Named columns, and where each of their cells stands in the file.
 
@@ -53,14 +57,16 @@ class Table:
             )
 
     def numbers(self, name: str) -> NDArray[Any]:
-        """A column of finite numbers."""
+        """A column of finite numbers, or of truth values as 0 and 1."""
         import numpy as np
 
         try:
-            values = np.asarray(self.columns[name]).astype(np.float64)
+            values = np.fromiter(map(float, self.columns[name]), np.float64, len(self))
         except (TypeError, ValueError):
-            values = np.full(len(self), math.nan)
-        if not np.isfinite(values).all():
+            values = np.array(
+                [_TRUTH.get(cell, math.nan) for cell in map(_word, self.columns[name])]
+            )
+        if not (np.abs(values) <= LARGEST).all():
             self._find_wrong(name)
         return values
 
@@ -76,11 +82,16 @@ class Table:
             if not _word(cell):
                 raise self.wrong(name, row, "it is empty")
             try:
-                finite = math.isfinite(float(cell))
-            except ValueError:
-                raise self.wrong(name, row, f"{cell!r} is not a number") from None
-            if not finite:
-                raise self.wrong(name, row, f"{cell} is not finite")
+                number = float(cell)
+            except (TypeError, ValueError):
+                raise self.wrong(name, row, f"{str(cell)!r} is not a number") from None
+            if not abs(number) <= LARGEST:
+                what = "too large for a float32" if math.isfinite(number) else "not finite"
+                raise self.wrong(name, row, f"{cell} is {what}")
+
+
+_TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+"""As pandas, JSON and spreadsheets write them."""
 
 
 def _word(cell: Any) -> str:
@@ -116,7 +127,11 @@ def _read_csv(path: Path) -> Table:
                     )
                 rows.append(row)
                 places.append(f"line {reader.line_num}")
-        except (csv.Error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, after line {reader.line_num}: {error}; save it as UTF-8"
+            ) from None
+        except csv.Error as error:
             raise ValueError(f"{path}, after line {reader.line_num}: {error}") from None
     if not rows:
         raise ValueError(f"{path} has a header but no rows")
@@ -132,6 +147,8 @@ def _check_header(path: Path, header: list[str]) -> None:
         raise ValueError(f"{path} is empty: its first line must name the columns")
     if len(header) == 1 and (other := next((c for c in ";\t|" if c in header[0]), None)):
         raise ValueError(f"{path}: columns must be separated by commas, it seems to use {other!r}")
+    if all(_is_number(name) for name in header):
+        raise ValueError(f"{path}: its first line must name the columns, it has numbers")
     for number, name in enumerate(header, 1):
         if not name:
             raise ValueError(
@@ -142,22 +159,28 @@ def _check_header(path: Path, header: list[str]) -> None:
             raise ValueError(f"{path}: the header names {name!r} {header.count(name)} times")
 
 
-def _read_parquet(path: Path) -> Table:
-    columns: dict[str, Sequence[Any]]
+def _is_number(text: str) -> bool:
     try:
-        from pyarrow import parquet
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        from pyarrow import parquet, types
     except ModuleNotFoundError:
-        try:
-            import polars
-        except ModuleNotFoundError:
-            raise ValueError(
-                f"reading {path} needs pyarrow or polars: pip install pyarrow, or save the table "
-                "as .csv or .npz"
-            ) from None
-        columns = polars.read_parquet(path).to_dict(as_series=False)
-    else:
-        columns = parquet.read_table(path).to_pydict()
-    rows = len(next(iter(columns.values()), ()))
-    if not rows:
+        raise ValueError(
+            f"reading {path} needs pyarrow: pip install pyarrow, or save the table as .csv or .npz"
+        ) from None
+    found = parquet.read_table(path)
+    if not found.num_rows:
         raise ValueError(f"{path} has no rows")
-    return Table(path, columns, [f"row {row}" for row in range(rows)])
+    columns: dict[str, Sequence[Any]] = {}
+    for name, column in zip(found.column_names, found.columns, strict=True):
+        if name.startswith("__index_level_"):
+            continue  # pandas' row numbers, which it does not show as a column either
+        plain = types.is_integer(column.type) or types.is_floating(column.type)
+        columns[name] = column.to_numpy() if plain else column.to_pylist()
+    return Table(path, columns, [f"row {row}" for row in range(found.num_rows)])

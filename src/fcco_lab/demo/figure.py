@@ -18,10 +18,17 @@ _LOOKS = (
 """Colours and dashes, from the last contender to the first."""
 
 
-def draw(parts: Sequence[Part], found: Mapping[tuple[str, str], Outcome], path: Path) -> None:
+def draw(
+    parts: Sequence[Part],
+    found: Mapping[tuple[str, str], Outcome],
+    path: Path,
+    *,
+    narrow: bool = False,
+) -> None:
     """Draw the outcomes, by title and label, of those contenders that were run."""
     parts = [part for part in parts if any(title == part.title for title, _ in found)]
-    figure, axes = make_canvas(len(parts), xlabels=[part.cost for part in parts], ylabel="")
+    costs = [part.cost for part in parts]
+    figure, axes = make_canvas(len(parts), xlabels=costs, ylabel="", narrow=narrow)
     for place, part in zip(axes, parts, strict=True):
         lows = [1.0]
         looks = _LOOKS[: len(part.contenders)]

@@ -18,18 +18,26 @@ _LEGEND_COLUMNS = {1: 1, 2: 2, 3: 3, 5: 3, 6: 3}
 
 
 def make_canvas(
-    count: int, *, xlabels: Sequence[str], ylabel: str, share_y: bool = False
+    count: int,
+    *,
+    xlabels: Sequence[str],
+    ylabel: str,
+    share_y: bool = False,
+    narrow: bool = False,
 ) -> tuple[Any, list[Any]]:
     """A figure and its panels; ``xlabels`` holds one label for all panels, or one per panel.
+
+    ``narrow`` is for phones: half as wide, with the panels below one another.
 
     The figure is not registered with pyplot, and Agg draws it on any machine.
     """
     from matplotlib.figure import Figure
 
-    columns = _PANEL_COLUMNS.get(count, 3)
+    columns = 1 if narrow else _PANEL_COLUMNS.get(count, 3)
     rows = math.ceil(count / columns)
-    height = {1: 3.8, 2: 2.9, 3: 2.5}[columns] * rows + 0.9
-    figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, layout="constrained")
+    height = {1: 3.8, 2: 2.9, 3: 2.5}[columns] * rows + 0.9 * (not narrow)
+    width = _WIDTH / 2 if narrow else _WIDTH
+    figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     axes = list(figure.subplots(rows, columns, sharey=share_y, squeeze=False).ravel())
     for spare in axes[count:]:
         spare.remove()

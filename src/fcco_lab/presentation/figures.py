@@ -81,8 +81,8 @@ def plot_profiles(
     figure, axes = make_canvas(1, xlabels=[xlabel], ylabel="share of data sets solved")
     # Steps often coincide: wide lines are drawn first, so that their edges stay visible.
     widths = np.linspace(3.2, 1.4, len(looks))
-    for (label, (colour, dash)), width in zip(looks.items(), widths, strict=True):
-        line = {"color": colour, "ls": dash, "lw": width, "label": label}
+    for (label, style), width in zip(looks.items(), widths, strict=True):
+        line = style.line(len(profiles[label][0])) | {"lw": width, "label": label}
         axes[0].step(*profiles[label], where="post", **line)
     axes[0].set_xscale("log", base=2)
     axes[0].xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -100,9 +100,9 @@ def _draw(
         grid, mean, sd = mean_curve(runs, x, y)
         if not len(grid):
             continue
-        colour, dash = looks[label]
-        place.plot(grid, mean, color=colour, ls=dash, lw=1.6, label=label)
+        place.plot(grid, mean, lw=1.6, label=label, **looks[label].line(len(grid)))
         if sd.any():
+            colour = looks[label].colour
             place.fill_between(grid, mean - sd, mean + sd, color=colour, alpha=0.15, lw=0)
         if y == "objective":
             bottom = min(bottom, float(np.min(mean[mean > 0], initial=math.inf)) / 1.4)

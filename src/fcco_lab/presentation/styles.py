@@ -1,4 +1,4 @@
-"""Line styles: the same colour and dash for a contender in every figure."""
+"""Line styles: the same colour and dash for a contender in every figure, a mark in each."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -15,19 +15,30 @@ _DASHES: dict[str, Any] = {
     "amsgrad": (0, (5, 1.4, 1.2, 1.4)),
     "projected": (0, (9, 2.5)),
 }
+_MARKS = ("", "o", "s", "^", "D", "X", "*", "P")
 _OTHERS = ("#0072b2", "#d55e00", "#009e73", "#aa3e98", "#e69f00", "#56b4e9", "#333333")
 
 
 class Style(NamedTuple):
-    """Colour and dash, for matplotlib."""
+    """Colour, dash and mark, for matplotlib."""
 
     colour: str
     dash: Any
+    mark: str
+
+    def line(self, points: int) -> dict[str, Any]:
+        """The arguments of a line with this number of points; about six of them have a mark."""
+        every = max(1, points // 6)
+        # Marks of lines that share their points would lie on one another.
+        start = _MARKS.index(self.mark) * every // len(_MARKS)
+        marks = {"marker": self.mark, "ms": 4.5, "mew": 0, "markevery": (start, every)}
+        return {"color": self.colour, "ls": self.dash, **marks}
 
 
 def styles(labels: Iterable[str]) -> dict[str, Style]:
-    """Styles by label, in the order of a legend: the method gives the colour and the step rule the
-    dash, and contenders with one step rule are adjacent; other labels take the colours in turn.
+    """Styles by label, in the order of a legend: the method gives the colour and the mark, the step
+    rule the dash, and contenders with one step rule are adjacent; other labels take the colours in
+    turn. Dash and mark alone tell eight methods apart.
 
     Examples:
         >>> found = styles(["AdaMSVRM-v1", "MSVRM-v2", "2 blocks", "MSVRM-v1"])
@@ -35,17 +46,22 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
         True
         >>> list(found)
         ['MSVRM-v1', 'MSVRM-v2', 'AdaMSVRM-v1', '2 blocks']
+        >>> [style.mark for style in found.values()]
+        ['', 'o', '', 's']
     """
     rules = list(_DASHES)
     rank = {name: rules.index(update) for name, (_, update) in CONTENDERS.items()}
     ordered = sorted(in_order(labels), key=lambda label: rank.get(label, len(rules)))
     others = [label for label in ordered if label not in CONTENDERS]
+    methods = dict.fromkeys(CONTENDERS[label][0] for label in ordered if label in CONTENDERS)
+    marks = {name: _MARKS[k % len(_MARKS)] for k, name in enumerate([*methods, *others])}
     found = {}
     for label in ordered:
         if label in CONTENDERS:
             method, update = CONTENDERS[label]
-            found[label] = Style(ENTRIES[method].colours[0], _DASHES[update])
+            found[label] = Style(ENTRIES[method].colours[0], _DASHES[update], marks[method])
         else:
             turn, place = divmod(others.index(label), len(_OTHERS))
-            found[label] = Style(_OTHERS[place], list(_DASHES.values())[turn % len(_DASHES)])
+            dash = list(_DASHES.values())[turn % len(_DASHES)]
+            found[label] = Style(_OTHERS[place], dash, marks[label])
     return found

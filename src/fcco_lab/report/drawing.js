@@ -19,15 +19,28 @@ function make(name, attributes = {}, ...children) {
   return part;
 }
 
+// To the axis and back. "toward 1" is for metrics: from 0.9 to 0.99 is as far as to 0.999.
+const scales = {
+  linear: [(v) => v, (v) => v],
+  log: [Math.log10, (v) => 10 ** v],
+  "toward 1": [(v) => -Math.log10(1 - v), (v) => 1 - 10 ** -v],
+};
+
 // A map from values to pixels, with its inverse and round ticks.
-function scale({ log, low, high, from, to, count }) {
-  const [forth, back] = log ? [Math.log10, (v) => 10 ** v] : [(v) => v, (v) => v];
+function scale({ kind, low, high, from, to, count }) {
+  const [forth, back] = scales[kind];
   const [a, b] = [forth(low), forth(high)];
   const map = (value) => from + ((forth(value) - a) / (b - a || 1)) * (to - from);
   map.invert = (pixel) => back(a + ((pixel - from) / (to - from)) * (b - a));
-  map.ticks = (log && b - a >= 1 ? powers(a, b, count) : rounds(low, high, count))
+  map.ticks = ticks(kind, a, b, low, high, count)
     .filter((tick) => tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9));
   return map;
+}
+
+function ticks(kind, a, b, low, high, count) {
+  if (kind === "linear" || b - a < 1) return rounds(low, high, count);
+  if (kind === "log") return powers(a, b, count);
+  return powers(-b, -a, count).map((rest) => Number((1 - rest).toPrecision(12)));
 }
 
 function rounds(low, high, count) {
@@ -41,7 +54,7 @@ function rounds(low, high, count) {
 
 function powers(a, b, count) {
   const every = Math.max(1, Math.ceil((b - a) / count));
-  const factors = b - a < 2 ? [1, 2, 5] : [1];
+  const factors = b - a < 3 ? [1, 2, 5] : [1];
   const ticks = [];
   for (let power = Math.floor(a); power <= b; power += every) {
     for (const factor of factors) ticks.push(Number(`${factor}e${power}`));
@@ -62,14 +75,16 @@ const percent = (value) => `${Math.round(100 * value)}%`;
 
 // What is drawn of each visible series: its points, and the edges of its band.
 function shown(figure, state) {
-  const { log } = figure.y[state.y];
+  const { scale: kind } = figure.y[state.y];
   const curves = figure.series.map((series) => ({ series, ...series.curves[state.x][state.y] }));
   const visible = curves.filter(({ series, x }) => x.length && !state.hidden.has(series.name));
-  const smallest = Math.min(...visible.flatMap((curve) => curve.mean));
-  const floor = log ? smallest / 2 : -Infinity;  // a band below zero has no edge on a log scale
+  const means = visible.flatMap((curve) => curve.mean);
+  // A band below 0, or above 1, has no edge on these scales.
+  const floor = kind === "log" ? Math.min(...means) / 2 : -Infinity;
+  const ceiling = kind === "toward 1" ? (1 + Math.max(...means)) / 2 : Infinity;
   return visible.map((curve) => ({
     ...curve,
-    upper: curve.sd.map((s, k) => curve.mean[k] + s),
+    upper: curve.sd.map((s, k) => Math.min(curve.mean[k] + s, ceiling)),
     lower: curve.sd.map((s, k) => Math.max(curve.mean[k] - s, floor)),
   }));
 }
@@ -77,15 +92,12 @@ function shown(figure, state) {
 function limits(figure, state, lines) {
   if (state.zoom) return state.zoom;
   if (figure.kind === "profiles") return { x: [1, 10], y: [-0.03, 1.05] };
-  const { log } = figure.y[state.y];
+  const [forth, back] = scales[figure.y[state.y].scale];
   const across = lines.flatMap((line) => line.x);
   const up = lines.flatMap((line) => [...line.mean, ...line.upper, ...line.lower]);
-  const [low, high] = [Math.min(...up), Math.max(...up)];
-  const room = 0.04 * (log ? Math.log10(high / low) : high - low) || (log ? 0.1 : Math.abs(high) / 10 || 1);
-  return {
-    x: [0, Math.max(...across) || 1],
-    y: log ? [low / 10 ** room, high * 10 ** room] : [low - room, high + room],
-  };
+  const [low, high] = [forth(Math.min(...up)), forth(Math.max(...up))];
+  const room = 0.04 * (high - low) || Math.abs(high) / 10 || 1;
+  return { x: [0, Math.max(...across) || 1], y: [back(low - room), back(high + room)] };
 }
 
 // Draw into the canvas; returns the lines in pixels and the scales, for the pointer.
@@ -101,8 +113,8 @@ function draw(canvas, figure, state) {
   if (!lines.length || box.right <= box.left || box.bottom <= box.top) return { points: [] };
   const profiles = figure.kind === "profiles";
   const found = limits(figure, state, lines);
-  const x = scale({ log: profiles, low: found.x[0], high: found.x[1], from: box.left, to: box.right, count: narrow.matches ? 4 : 8 });
-  const y = scale({ log: figure.y[state.y].log, low: found.y[0], high: found.y[1], from: box.bottom, to: box.top, count: 6 });
+  const x = scale({ kind: profiles ? "log" : "linear", low: found.x[0], high: found.x[1], from: box.left, to: box.right, count: narrow.matches ? 4 : 8 });
+  const y = scale({ kind: figure.y[state.y].scale, low: found.y[0], high: found.y[1], from: box.bottom, to: box.top, count: 6 });
   const say = profiles ? percent : written;
   const grid = make("g", { class: "grid" });
   for (const tick of x.ticks) {
@@ -111,7 +123,7 @@ function draw(canvas, figure, state) {
   }
   for (const tick of y.ticks) {
     grid.append(make("line", { x1: box.left, x2: box.right, y1: y(tick), y2: y(tick) }));
-    grid.append(make("text", { x: box.left - 8, y: y(tick) + 4, "text-anchor": "end" }, say(tick)));
+    grid.append(make("text", { x: box.left - 8, y: y(tick) + 4, "text-anchor": "end" }, say(tick, 8)));
   }
   const middle = (box.top + box.bottom) / 2;
   grid.append(

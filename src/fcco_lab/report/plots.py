@@ -27,15 +27,17 @@ def curves_figure(data: str, found: Sequence[Group], numbers: Mapping[str, int])
     """One data set: one line per group of runs that did not all diverge, on every pair of axes."""
     drawn = [(group, _curves(group)) for group in found]
     drawn = [(group, curves) for group, curves in drawn if curves["samples"]["objective"]["x"]]
-    objectives = [y for _, curves in drawn for y in curves["samples"]["objective"]["mean"]]
+    means = {
+        key: [y for _, curves in drawn for y in curves["samples"][key]["mean"]]
+        for key in QUANTITIES
+    }
     measured = _measured(found)
-    logarithmic = all(y > 0 for y in objectives)
     return {
         "kind": "curves",
         "name": data,
         "x": {key: {"title": title} for key, title in AXES.items()},
         "y": {
-            key: {"title": title, "log": key == "objective" and logarithmic}
+            key: {"title": title, "scale": _scale(key, means[key])}
             for key, title in QUANTITIES.items()
             if key in measured
         },
@@ -66,10 +68,25 @@ def profiles_figure(by_data: Found, numbers: Mapping[str, int]) -> dict[str, Any
         "kind": "profiles",
         "name": "profiles",
         "x": {key: {"title": f"times the fewest {BUTTONS[key]}"} for key in AXES},
-        "y": {key: {"title": "fraction of data sets", "log": False} for key in measured},
+        "y": {key: {"title": "fraction of data sets", "scale": "linear"} for key in measured},
         "start": ["queries", "objective"],
         "series": [_series(first[label], drawn[label], numbers) for label in shared],
     }
+
+
+def _scale(key: str, means: Sequence[float]) -> str:
+    """That on which curves do not lie on one another; "toward 1" is the logarithm of 1 - y.
+
+    Examples:
+        >>> [_scale("objective", [2.0, 0.1]), _scale("objective", [2.0, -1.0])]
+        ['log', 'linear']
+        >>> [_scale("auc", [0.5, 0.99]), _scale("c_index", [0.5, 0.7]), _scale("auc", [0.5, 1.0])]
+        ['toward 1', 'linear', 'linear']
+    """
+    if key == "objective":
+        return "log" if all(y > 0 for y in means) else "linear"
+    low, high = min(means, default=0.0), max(means, default=0.0)
+    return "toward 1" if high < 1 and 1 - low > 10 * (1 - high) else "linear"
 
 
 def _measured(found: Sequence[Group]) -> set[str]:

@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fcco.data import block_loader, exact_pass
+from fcco.data import BlockLoader, block_loader, exact_pass
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
 from fcco.kernel.safeguard import ChangeBound
 from fcco.optim import CompositionalOptimizer
+from fcco.problem.batches import leaves
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
 from fcco_lab.baselines import Baseline
 from fcco_lab.entries import entry_of
@@ -18,7 +19,7 @@ from fcco_lab.training.config import Config
 from fcco_lab.training.learner import Learner
 from fcco_lab.training.problem import Problem
 
-__all__ = ["Compositional", "build_optimizer"]
+__all__ = ["Compositional", "build_optimizer", "inputs_of_a_step"]
 
 _RULES: dict[str, type[Update]] = {
     "plain": Plain,
@@ -53,7 +54,28 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
 
 def _steps_of_a_pass(config: Config, problem: Problem) -> int:
     """Steps between exact passes such that a pass costs about as much as the steps."""
-    return max(1, len(problem.train) // (config.blocks_per_step * config.samples_per_block))
+    return max(1, len(problem.train) // (_blocks(config, problem) * config.samples_per_block))
+
+
+def _blocks(config: Config, problem: Problem) -> int:
+    return min(config.blocks_per_step, problem.train.num_blocks)
+
+
+def _loader(config: Config, problem: Problem) -> BlockLoader:
+    return block_loader(
+        problem.train,
+        problem.objective,
+        blocks_per_step=_blocks(config, problem),
+        samples_per_block=config.samples_per_block,
+        num_steps=config.steps or ENDLESS,
+        seed=config.seed,
+        shares=config.shares,
+    )
+
+
+def inputs_of_a_step(config: Config, problem: Problem) -> int:
+    """Inputs that a step passes through the network at each of its points."""
+    return len(_loader(config, problem).sampler.at(1).inputs)
 
 
 class Compositional(Learner):
@@ -79,17 +101,8 @@ class Compositional(Learner):
         self.stepped = model if stepped is None else stepped
         self.ranks = Ranks()
         self.opt = build_optimizer(config, problem, model)
-        blocks = min(config.blocks_per_step, problem.train.num_blocks)
-        self.loader = block_loader(
-            problem.train,
-            problem.objective,
-            blocks_per_step=blocks,
-            samples_per_block=config.samples_per_block,
-            num_steps=config.steps or ENDLESS,
-            seed=config.seed,
-            shares=config.shares,
-        )
-        self.drawn = blocks * config.samples_per_block
+        self.loader = _loader(config, problem)
+        self.drawn = _blocks(config, problem) * config.samples_per_block
         self._batches: Iterator[Any] | None = None
 
     @property
@@ -114,7 +127,7 @@ class Compositional(Learner):
             before = self.opt.queries.work
         batch = next(self._batches)
         value = self.opt.step(partial(self.problem.objective.inner, self.stepped, batch))
-        passed = len(batch.inputs) * self.ranks.size
+        passed = len(next(leaves(batch.inputs))) * self.ranks.size
         self.work += (self.opt.queries.work - before) * passed // self.drawn
         self.samples += self.drawn
         return value
