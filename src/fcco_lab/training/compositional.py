@@ -10,6 +10,7 @@ from fcco.data import block_loader, exact_pass
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
 from fcco.kernel.safeguard import ChangeBound
+from fcco.objectives import one_vs_rest
 from fcco.optim import CompositionalOptimizer
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
 from fcco_lab.baselines import Baseline
@@ -56,6 +57,22 @@ def _steps_of_a_pass(config: Config, problem: Problem) -> int:
     return max(1, len(problem.train) // (config.blocks_per_step * config.samples_per_block))
 
 
+class LogOdds(nn.Module):
+    """A network that ends in the log-odds of each class against the rest.
+
+    Args:
+        network: gives one logit per class.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Of all classes."""
+        return one_vs_rest(self.network(inputs))
+
+
 class Compositional(Learner):
     """Batches of blocks, an optimizer of ours, and its exact passes when they are due.
 
@@ -75,8 +92,12 @@ class Compositional(Learner):
         model: nn.Module,
         stepped: nn.Module | None = None,
     ) -> None:
-        self.model, self.problem = model, problem
-        self.stepped = model if stepped is None else stepped
+        self.problem = problem
+        self.model, self.stepped = model, model if stepped is None else stepped
+        if config.log_odds and problem.num_outputs is None:
+            raise ValueError(f"log_odds needs classes, which {problem.name} does not have")
+        if config.log_odds and problem.num_outputs != 1:  # the one logit of two classes is theirs
+            self.model, self.stepped = LogOdds(self.model), LogOdds(self.stepped)
         self.ranks = Ranks()
         self.opt = build_optimizer(config, problem, model)
         blocks = min(config.blocks_per_step, problem.train.num_blocks)
@@ -120,7 +141,7 @@ class Compositional(Learner):
         return value
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """The network's outputs."""
+        """The network's outputs, or their log-odds."""
         outputs: Tensor = self.model(inputs)
         return outputs
 

@@ -11,7 +11,7 @@ from fcco_lab.choices import suggestion
 from fcco_lab.networks import NETWORKS
 from fcco_lab.training.setting import NOT_NEGATIVE, POSITIVE, Check, check, parse, setting
 
-__all__ = ["CHOICES", "METHODS", "Config", "read_toml"]
+__all__ = ["CHOICES", "METHODS", "OF_OBJECTIVE", "Config", "read_toml"]
 
 METHODS = (
     *("sox", "soap", "bsgd", "msvrm-v1", "msvrm-v2", "msvrm-v3", "msvrm-v1-sp", "msvrm-v2-sp"),
@@ -19,6 +19,9 @@ METHODS = (
 )
 """The registered methods that one inner sample is enough for. They are listed here too, and a test
 compares, because the registry needs torch, and help should not wait for it."""
+
+OF_OBJECTIVE = ("temperature", "bounded", "cross_entropy")
+"""The settings of the objective auc-exp."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +58,18 @@ class Config:
     )
     objective: str = setting(
         "auc",
-        "AUC by moments of the scores, AUC by the gap of means (the paper's), average precision; "
-        "Cox's partial likelihood for survival data; NDCG and ListNet for rankings",
-        choices=("auc", "gap", "ap", "cox", "ndcg", "listnet"),
+        "AUC by moments of the scores, by exponentials, by the gap of means (the paper's), average "
+        "precision; Cox's partial likelihood for survival data; NDCG and ListNet for rankings",
+        choices=("auc", "auc-exp", "gap", "ap", "cox", "ndcg", "listnet"),
         own=True,
+    )
+    temperature: float = setting(1.0, "Temperature of auc-exp.", POSITIVE)
+    bounded: bool = setting(True, "Bound auc-exp below: T log(1 + u_1 u_2), not T log(u_1 u_2).")
+    cross_entropy: float = setting(
+        0.0, "Weight of cross-entropy that is added to auc-exp.", NOT_NEGATIVE
+    )
+    log_odds: bool = setting(
+        False, "Score by log-odds of each class against the rest, as a softmax does, not by logits."
     )
     network: str = setting(
         "auto", "Network; auto: cnn for images, mlp for features", choices=("auto", *NETWORKS)
@@ -156,6 +167,15 @@ class Config:
                 alone = field.name == "network"
                 words.append(value if alone else f"{field.name}={value}")
         return " ".join([*words, f"seed={self.seed}"])
+
+    @property
+    def of_objective(self) -> dict[str, Any]:
+        """The settings of the objective that are not the default."""
+        return {
+            name: getattr(self, name)
+            for name in OF_OBJECTIVE
+            if getattr(self, name) != getattr(Config, name)
+        }
 
     def as_record(self) -> dict[str, Any]:
         """As plain values, for JSON."""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from fcco.data import AnchorData, BlockData, Classified, ListData, Ranked, Survival, TaskData
 from fcco.metrics import concordance_index, macro_auroc, macro_average_precision, ndcg
-from fcco.objectives import NDCG, AveragePrecision, Cox, ListNet, MultiTaskAUC, MultiTaskGap
+from fcco.objectives import (
+    NDCG,
+    AveragePrecision,
+    Cox,
+    ExponentialAUC,
+    ListNet,
+    MultiTaskAUC,
+    MultiTaskGap,
+)
 from fcco.problem.objective import Objective
 from fcco_lab.named_objects import is_named, load_named
 
@@ -24,6 +33,10 @@ Blocks = tuple[BlockData[Any], Objective]
 def _tasks(make: Callable[[int], Objective], train: Classified) -> Blocks:
     labels = task_labels(train.classes, train.num_classes)
     return TaskData(train.inputs, labels), make(labels.shape[1])
+
+
+def _exponential(train: Classified, **options: Any) -> Blocks:
+    return _tasks(partial(ExponentialAUC, num_samples=len(train), **options), train)
 
 
 def _average_precision(train: Classified) -> Blocks:
@@ -47,8 +60,9 @@ def _list_net(train: Ranked) -> Blocks:
     return data, ListNet(train.grades, train.lengths)
 
 
-OBJECTIVES: dict[str, tuple[Kind, Callable[[Any], Blocks]]] = {
+OBJECTIVES: dict[str, tuple[Kind, Callable[..., Blocks]]] = {
     "auc": ("classes", lambda train: _tasks(MultiTaskAUC, train)),
+    "auc-exp": ("classes", _exponential),
     "gap": ("classes", lambda train: _tasks(MultiTaskGap, train)),
     "ap": ("classes", _average_precision),
     "cox": ("survival", _cox),
@@ -82,7 +96,7 @@ def kind_of(objective: str) -> Kind | None:
     return None if is_named(objective) else OBJECTIVES[objective][0]
 
 
-def blocks_of(objective: str, train: Any, data: str) -> Blocks:
+def blocks_of(objective: str, train: Any, data: str, options: Mapping[str, Any]) -> Blocks:
     """The training part in blocks, and the objective on them.
 
     A user's own objective is a class, which is called with the number of tasks and gets
@@ -93,8 +107,11 @@ def blocks_of(objective: str, train: Any, data: str) -> Blocks:
         objective: a name, or ``module:name``.
         train: the training part.
         data: its name, for errors.
+        options: of ``ExponentialAUC``, where they are not the defaults.
     """
     kind = KINDS[type(train)]
+    if options and objective != "auc-exp":
+        raise ValueError(f"{' and '.join(options)}: for objective auc-exp, not {objective}")
     if not is_named(objective):
         needed, make = OBJECTIVES[objective]
         if needed != kind:
@@ -103,7 +120,7 @@ def blocks_of(objective: str, train: Any, data: str) -> Blocks:
                 f"objective {objective} needs {_SAID[needed]}, but {data} has {_SAID[kind]}: use "
                 f"{fitting}"
             )
-        return make(train)
+        return make(train, **options)
     own = load_named("objective", objective)
     if isinstance(own, type) and issubclass(own, Objective):
         if kind != "classes":
