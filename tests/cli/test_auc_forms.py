@@ -9,9 +9,11 @@ from sklearn.metrics import roc_auc_score
 
 import fcco_lab
 from fcco.data import load_digits
+from fcco.methods import SlopeAt
 from fcco_lab.networks import build_network
 from fcco_lab.runs import read_runs
 from fcco_lab.training import Config
+from fcco_lab.training.compositional import build_optimizer
 from fcco_lab.training.problem import load_problem
 
 FORM = ("--objective", "auc-exp", "--temperature", "0.5", "--cross-entropy", "0.25")
@@ -44,8 +46,9 @@ def value_of(h, labels, *, bounded, temperature=0.5, share=0.25):
 @pytest.mark.parametrize("bounded", [True, False])
 @pytest.mark.parametrize("odds", [True, False])
 def test_the_settings_reach_the_objective_and_the_scores(tmp_path, capsys, bounded, odds):
-    words = [*FORM, "--bounded" if bounded else "--no-bounded", *(["--log-odds"] if odds else [])]
-    done = call(capsys, "train", *SMALL, *words, "--diagnostics", "--output", tmp_path / "run")
+    words = [f"--{'' if bounded else 'no-'}bounded", f"--{'' if odds else 'no-'}log-odds"]
+    words += ["--diagnostics", "--output", tmp_path / "run"]
+    done = call(capsys, "train", *SMALL, *FORM, *words)
     assert done.code == 0, done.err
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     problem = load_problem(Config())
@@ -67,21 +70,36 @@ def test_the_settings_reach_the_objective_and_the_scores(tmp_path, capsys, bound
 def test_the_one_logit_of_two_classes_is_their_log_odds(tmp_path, capsys):
     rows = [f"{k},{-k % 3},{int(k % 5 > 1)}" for k in range(40)]
     (tmp_path / "two.csv").write_text("\n".join(["a,b,label", *rows]))
-    for name, words in {"odds": ["--log-odds"], "logits": []}.items():
-        words = ["--data", tmp_path / "two.csv", "--objective", "auc-exp", *words]
+    for name in ("log-odds", "no-log-odds"):
+        words = ["--data", tmp_path / "two.csv", "--objective", "auc-exp", f"--{name}"]
         done = call(capsys, "train", *SMALL, *words, "--output", tmp_path / name)
         assert done.code == 0, done.err
     one, other = (
-        torch.load(tmp_path / name / "model.pt", weights_only=True) for name in ("odds", "logits")
+        torch.load(tmp_path / name / "model.pt", weights_only=True)
+        for name in ("log-odds", "no-log-odds")
     )
     assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_slopes_are_those_of_updated_rows_where_the_method_can():
+    at = {}
+    for method in ("sox", "msvrm-v2", "msvrm-v3"):
+        for objective in ("auc", "auc-exp"):
+            config = Config(method=method, objective=objective, network="linear")
+            opt = build_optimizer(config, load_problem(config), torch.nn.Linear(64, 10))
+            at[method, objective] = opt.method.slope_at
+    assert at.pop(("sox", "auc-exp")) is at.pop(("msvrm-v2", "auc-exp")) is SlopeAt.UPDATED
+    assert set(at.values()) == {SlopeAt.TABLE}
+    config = Config(objective="auc-exp", one_slope=True)
+    opt = build_optimizer(config, load_problem(config), torch.nn.Linear(64, 10))
+    assert opt.method.slope_at is SlopeAt.COMMON
 
 
 @pytest.mark.slow
 def test_compare_trains_the_same_and_from_python_too(tmp_path, capsys):
     words = ["--methods", "sox,cross-entropy", "--seeds", "1", "--workers", "1", *FORM]
     small = [word for word in SMALL if word != "--no-tensorboard"]
-    done = call(capsys, "compare", *small, *words, "--log-odds", "--output", tmp_path)
+    done = call(capsys, "compare", *small, *words, "--output", tmp_path)
     assert done.code == 0, done.err
     there = {record["config"]["method"]: record for record in read_runs([tmp_path])}
     (here,) = fcco_lab.compare(
@@ -90,7 +108,6 @@ def test_compare_trains_the_same_and_from_python_too(tmp_path, capsys):
         objective="auc-exp",
         temperature=0.5,
         cross_entropy=0.25,
-        log_odds=True,
         **{"network": "linear", "steps": 20, "evaluations": 2},
     )
     assert there["sox"]["objective"] == here["objective"]
@@ -100,11 +117,17 @@ def test_compare_trains_the_same_and_from_python_too(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--temperature", "0.5"], "temperature: for objective auc-exp, not auc"),
-        (["--objective", "gap", "--no-bounded"], "bounded: for objective auc-exp, not gap"),
+        (
+            ["--objective", "auc", "--temperature", "2"],
+            "temperature is a setting of objective",
+        ),
+        (
+            ["--objective", "gap", "--no-log-odds"],
+            "log_odds is a setting of objective auc-exp",
+        ),
         (["--objective", "auc-exp", "--temperature", "0"], "temperature must be positive"),
         (["--objective", "auc-exp", "--cross-entropy", "-1"], "cross_entropy must not be negative"),
-        (["--data", "FILE", "--objective", "cox", "--log-odds"], "log_odds needs classes, which"),
+        (["--data", "FILE", "--objective", "auc-exp"], "times"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, capsys, words, message):

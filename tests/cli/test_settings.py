@@ -31,7 +31,7 @@ OTHER = {
     "temperature": 0.25,
     "bounded": False,
     "cross_entropy": 0.75,
-    "log_odds": True,
+    "log_odds": False,
     "network": "mlp",
     "method": "msvrm-v1",
     "update": "plain",

@@ -1,6 +1,7 @@
 """Learning with one of our own methods."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -37,8 +38,11 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
     entry = entry_of(config.method)
     assert not isinstance(entry, Baseline)
     method = entry.method
-    if config.one_slope or config.updated_slopes:
-        method = method.with_one_slope() if config.one_slope else method.updated()
+    if config.one_slope:
+        method = method.with_one_slope()
+    elif config.updated_slopes or config.objective == "auc-exp":
+        with suppress(ValueError):  # it cannot, and was not asked to: the config has checked that
+            method = method.updated()
     settings = entry.arguments(
         update=_RULES[config.update](),
         lr=config.lr,
@@ -94,9 +98,8 @@ class Compositional(Learner):
     ) -> None:
         self.problem = problem
         self.model, self.stepped = model, model if stepped is None else stepped
-        if config.log_odds and problem.num_outputs is None:
-            raise ValueError(f"log_odds needs classes, which {problem.name} does not have")
-        if config.log_odds and problem.num_outputs != 1:  # the one logit of two classes is theirs
+        odds = config.objective == "auc-exp" and config.log_odds
+        if odds and problem.num_outputs != 1:  # the one logit of two classes is theirs
             self.model, self.stepped = LogOdds(self.model), LogOdds(self.stepped)
         self.ranks = Ranks()
         self.opt = build_optimizer(config, problem, model)

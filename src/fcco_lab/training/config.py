@@ -20,7 +20,7 @@ METHODS = (
 """The registered methods that one inner sample is enough for. They are listed here too, and a test
 compares, because the registry needs torch, and help should not wait for it."""
 
-OF_OBJECTIVE = ("temperature", "bounded", "cross_entropy")
+OF_OBJECTIVE = ("temperature", "bounded", "cross_entropy", "log_odds")
 """The settings of the objective auc-exp."""
 
 
@@ -63,13 +63,11 @@ class Config:
         choices=("auc", "auc-exp", "gap", "ap", "cox", "ndcg", "listnet"),
         own=True,
     )
-    temperature: float = setting(1.0, "Temperature of auc-exp.", POSITIVE)
-    bounded: bool = setting(True, "Bound auc-exp below: T log(1 + u_1 u_2), not T log(u_1 u_2).")
-    cross_entropy: float = setting(
-        0.0, "Weight of cross-entropy that is added to auc-exp.", NOT_NEGATIVE
-    )
+    temperature: float = setting(1.0, "Temperature T of auc-exp.", POSITIVE)
+    bounded: bool = setting(True, "auc-exp is T log(1 + u_1 u_2); otherwise T log(u_1 u_2).")
+    cross_entropy: float = setting(1.0, "Weight of cross-entropy in auc-exp.", NOT_NEGATIVE)
     log_odds: bool = setting(
-        False, "Score by log-odds of each class against the rest, as a softmax does, not by logits."
+        True, "auc-exp scores by log-odds of each class against the rest; otherwise by logits."
     )
     network: str = setting(
         "auto", "Network; auto: cnn for images, mlp for features", choices=("auto", *NETWORKS)
@@ -87,7 +85,9 @@ class Config:
     safeguard: bool = setting(
         True, "Bound the correction of z by ChangeBound if the method has one."
     )
-    updated_slopes: bool = setting(False, "Take slopes at u_t; see fcco.SOX.")
+    updated_slopes: bool = setting(
+        False, "Take slopes at u_t, as with auc-exp every method does that can; see fcco.SOX."
+    )
     one_slope: bool = setting(False, "Use one slope for both points (version 2); see fcco.MSVRM.")
     snapshot_every: int = setting(
         0,
@@ -167,15 +167,6 @@ class Config:
                 alone = field.name == "network"
                 words.append(value if alone else f"{field.name}={value}")
         return " ".join([*words, f"seed={self.seed}"])
-
-    @property
-    def of_objective(self) -> dict[str, Any]:
-        """The settings of the objective that are not the default."""
-        return {
-            name: getattr(self, name)
-            for name in OF_OBJECTIVE
-            if getattr(self, name) != getattr(Config, name)
-        }
 
     def as_record(self) -> dict[str, Any]:
         """As plain values, for JSON."""
