@@ -95,6 +95,24 @@ def test_slopes_are_those_of_updated_rows_where_the_method_can():
     assert opt.method.slope_at is SlopeAt.COMMON
 
 
+@pytest.mark.parametrize(
+    ("words", "objective"),
+    [
+        ([], "auc-exp"),
+        (["--method", "sox", "--temperature", "2"], "auc-exp"),
+        (["--objective", "auc"], "auc"),
+        (["--set", "objective=gap"], "gap"),
+        (["--method", "msvrm-v3"], "auc"),
+        (["--one-slope"], "auc"),
+        (["--method", "cross-entropy"], "auc"),
+    ],
+)
+def test_the_default_is_what_suits_the_method(tmp_path, capsys, words, objective):
+    done = call(capsys, "train", *SMALL, "--steps", "1", *words, "--output", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["objective"] == objective
+
+
 @pytest.mark.slow
 def test_compare_trains_the_same_and_from_python_too(tmp_path, capsys):
     words = ["--methods", "sox,cross-entropy", "--seeds", "1", "--workers", "1", *FORM]

@@ -157,6 +157,25 @@ class Config:
                 raise ValueError(f"{name}: {error}") from None
 
     @property
+    def usual_objective(self) -> str:
+        """Of a method on classes: auc-exp, which measured better, but fails with stale slopes.
+
+        Examples:
+            >>> Config(method="sox").usual_objective, Config(method="msvrm-v3").usual_objective
+            ('auc-exp', 'auc')
+        """
+        from fcco_lab.entries import entry_of
+
+        entry = entry_of(self.method)
+        if isinstance(entry, Baseline) or self.one_slope:
+            return "auc"
+        try:
+            entry.method.updated()
+        except ValueError:
+            return "auc"
+        return "auc-exp"
+
+    @property
     def name(self) -> str:
         """The run in words: every setting that is not the default, so no two runs share one."""
         words = [self.data, self.objective, self.method, self.update]
