@@ -181,27 +181,37 @@ class Results(dict[str, list[float]]):
         return [self[key] for key in words]
 
 
+def cells(results: Results, name: str, form: Form) -> list[str]:
+    """The chosen step size, and mean and deviation of AUC and AP over the seeds, if known."""
+    for lr in LRS:
+        words = [f"{name}, {form.name}, lr={lr}, seed={seed}" for seed in SEEDS]
+        if results.keys() >= set(words):
+            both = zip(*(results[key] for key in words), strict=True)
+            return [f"{lr:g}", *(f"{fmean(x):.4f} ± {stdev(x):.4f}" for x in both)]
+    return [""] * 3
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=SETS)
+    parser.add_argument("--forms", nargs="+", default=[form.name for form in FORMS])
     given = parser.parse_args()
     torch.set_num_threads(1)
     results = Results(given.output)
-    rows = {form: [form.name] for form in FORMS}
     for name in given.sets:
         train, test = load(name, given.data_dir)
         tuning = held_out(train)
         for form in FORMS:
-            tried = results.of(name, form, tuning, LRS, [TUNING_SEED] * len(LRS))
-            lr = LRS[tried.index(max(tried))]
-            found = results.of(name, form, (train, test), [lr] * len(SEEDS), SEEDS)
-            both = [f"{fmean(x):.4f} ± {stdev(x):.4f}" for x in zip(*found, strict=True)]
-            rows[form] += [f"{lr:g}", *both]
-            print(name, *rows[form][:1], *rows[form][-3:], flush=True)
-    heads = ["form", *(f"{name} {head}" for name in given.sets for head in ("lr", "AUC", "AP"))]
-    lines = [heads, ["---"] * len(heads), *rows.values()]
+            if form.name in given.forms:
+                tried = results.of(name, form, tuning, LRS, [TUNING_SEED] * len(LRS))
+                lr = LRS[tried.index(max(tried))]
+                results.of(name, form, (train, test), [lr] * len(SEEDS), SEEDS)
+                print(name, form.name, *cells(results, name, form), flush=True)
+    heads = ["form", *(f"{name} {head}" for name in SETS for head in ("lr", "AUC", "AP"))]
+    rows = [[form.name, *(c for n in SETS for c in cells(results, n, form))] for form in FORMS]
+    lines = [heads, ["---"] * len(heads), *rows]
     given.output.with_suffix(".md").write_text(
         "".join(f"| {' | '.join(line)} |\n" for line in lines)
     )
