@@ -6,7 +6,7 @@ import torch
 import fcco
 from fcco.losses import GroupDROLoss, TableLoss
 from fcco.methods import RULES, chosen_gain, cosine_gain, next_gain
-from fcco.methods.gain import new_gain
+from fcco.methods.gain import learns, new_gain
 from fcco.objectives import GroupDRO, MultiTaskAUC, OneWayPartialAUC
 from fcco.problem import Objective, Probe
 from fcco.problem.batches import AnchorBatch, GroupBatch, TaskBatch
@@ -33,11 +33,14 @@ def test_it_finds_the_gain_of_a_kalman_filter(drift, noise):
     def normal():
         return torch.randn(500, 1, generator=generator, dtype=torch.float64)
 
+    gains = []
     for _ in range(300):
         truth = truth + drift * normal()
         values = (truth + noise * normal()).requires_grad_()
         criterion(Probe(blocks, values, noise=torch.full_like(truth, noise)))
-    assert chosen_gain(criterion.gain) == pytest.approx(p / (p + noise**2), rel=0.1)
+        gains.append(chosen_gain(criterion.gain))
+    # Each of 50 estimates, from 500 squares, has the deviation (1 - beta) sqrt(2 / 500) < 0.064.
+    assert sum(gains[100:]) / 200 == pytest.approx(p / (p + noise**2), abs=3 * 0.064 / 50**0.5)
 
 
 def test_a_gain_without_noise_is_one_half():
@@ -48,7 +51,7 @@ def test_a_gain_without_noise_is_one_half():
     for _ in range(5):
         draw = problem.draw(3, 2, generator)
         opt.step(lambda: Probe(draw.blocks, problem.values(model, draw.blocks, draw.samples)))  # noqa: B023
-    assert opt.table.buffers["gain"].tolist() == [0, 0, 0]
+    assert opt.table.buffers["gain"].tolist() == [5, 0, 0, 0]
     assert opt._coefficients().beta == 0.5
 
 
@@ -58,9 +61,39 @@ def test_exact_values_are_taken_over_whole():
     assert chosen_gain(memory) == 1.0
 
 
-def test_a_step_without_known_rows_teaches_nothing():
+@pytest.mark.parametrize("seen", [(), (0.0, 0.0, 0.0)], ids=["not learned from", "no known rows"])
+def test_a_step_without_known_rows_teaches_nothing(seen):
     memory = next_gain(new_gain(), (4.0, 2.0, 1.0))
-    assert next_gain(memory, (0.0, 0.0, 0.0)) is memory
+    after = next_gain(memory, seen)
+    assert after[0] == 2
+    assert chosen_gain(after) == chosen_gain(memory) == 0.5
+
+
+def test_all_rows_count_alike_until_three_hundred():
+    """Then the last three hundred or so, with weights that fall by 1 - 30/300 per thirty rows."""
+    generator = torch.Generator().manual_seed(0)
+    seen = torch.rand(20, 2, generator=generator, dtype=torch.float64)
+    memory = new_gain()
+    for t in range(1, 21):
+        memory = next_gain(memory, (30.0, *(30 * seen[t - 1]).tolist()))
+        if t == 10:
+            torch.testing.assert_close(memory[2:], seen[:10].mean(0), rtol=1e-12, atol=0)
+    weights = 0.1 * 0.9 ** torch.arange(9, -1, -1, dtype=torch.float64)
+    expected = 0.9**10 * seen[:10].mean(0) + (weights.unsqueeze(1) * seen[10:]).sum(0)
+    torch.testing.assert_close(memory[2:], expected, rtol=1e-12, atol=0)
+    assert memory[:2].tolist() == [20, 600]
+
+
+@pytest.mark.parametrize(("rows", "learned"), [(4, 40), (16, 20), (64, 10)])
+def test_few_rows_are_learned_from_in_every_step(rows, learned):
+    """Eight per step, or every fourth step."""
+    memory, steps = new_gain(), []
+    for step in range(1, 41):
+        seen = (rows, 1.0, 1.0) if learns(step, float(memory[1])) else ()
+        steps += [step] * bool(seen)
+        memory = next_gain(memory, seen)
+    assert len(steps) == pytest.approx(learned, abs=2)
+    assert steps[-1] == 40
 
 
 def test_a_loss_learns_the_gain_that_sox_learns():
@@ -131,7 +164,7 @@ def test_one_sample_has_no_known_noise():
     criterion = GroupDROLoss(2, temperature=1.0, beta="auto")
     for _ in range(3):
         criterion(torch.rand(2, requires_grad=True), torch.tensor([0, 1]))
-    assert criterion.gain.tolist() == [0, 0, 0]
+    assert criterion.gain.tolist() == [3, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

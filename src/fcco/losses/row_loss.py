@@ -132,7 +132,7 @@ class RowLoss(Criterion):
             checks.distinct(part.ids)
             checks.rows(u, part.ids, "u")
             checks.rows(values, part.ids, "f(u)")
-            _, seen = checks.read(0, surprises(s) if c.auto else None)
+            _, seen = checks.read(0, surprises(s) if c.learns and writes else None)
             slopes = None if pull is None else pull.values
             taken = _Taken(probe.blocks, probe.values.detach(), values.mean(), slopes)
             if writes:

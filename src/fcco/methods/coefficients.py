@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.methods.gain import RULES, START, Beta, chosen_gain
+from fcco.methods.gain import RULES, START, Beta, chosen_gain, learns
 from fcco.methods.weights import Scalar
 
 __all__ = ["Coefficients", "Gamma", "gamma_age", "gamma_storm", "gamma_theory"]
@@ -27,7 +27,8 @@ class Coefficients:
     """The coefficients of one step: lr (eta), alpha, beta and gamma.
 
     With a ``rule``, every row has a gain of its own, and ``beta`` is the number of the rule; with
-    ``auto``, ``beta`` is the gain that the memory of the table chose.
+    ``auto``, ``beta`` is the gain that the memory of the table chose, and ``learns`` says whether
+    the memory learns from this step.
 
     Examples:
         >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").alpha
@@ -40,6 +41,7 @@ class Coefficients:
     gamma: Gamma = 0.0
     rule: str | None = None
     auto: bool = False
+    learns: bool = False
 
     @classmethod
     def of_groups(cls, groups: Sequence[Mapping[str, Any]]) -> "Coefficients":
@@ -75,7 +77,10 @@ class Coefficients:
 
     def chosen(self, memory: Tensor) -> "Coefficients":
         """The same with the gain that a memory has chosen, if it is to choose."""
-        return replace(self, beta=chosen_gain(memory)) if self.auto else self
+        if not self.auto:
+            return self
+        step, rows = memory[:2].tolist()
+        return replace(self, beta=chosen_gain(memory), learns=learns(int(step) + 1, rows))
 
     def gain(self, old: Tensor, fresh: Tensor) -> Scalar:
         """beta, or that of each row by the rule, from the logarithms of its old and new value."""

@@ -16,7 +16,18 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["RULES", "START", "Beta", "chosen_gain", "cosine_gain", "new_gain", "next_gain"]
+__all__ = [
+    "PLACE",
+    "RULES",
+    "START",
+    "Beta",
+    "chosen_gain",
+    "cosine_gain",
+    "learns",
+    "new_gain",
+    "next_gain",
+    "share_of",
+]
 
 Beta = float | str | tuple[str, float]
 """The weight of the new in u: a number, "auto", or a rule of ``RULES`` with its number."""
@@ -24,49 +35,79 @@ Beta = float | str | tuple[str, float]
 START = 0.5
 """The gain until the noise was seen; it stays where an objective reports none."""
 
+PLACE = 0.4
+"""Where between row (0) and fresh value (1) the slope is taken that makes errors units of f."""
+
 _LEAST = 0.02
 """Of a gain that is chosen: a row that takes over less would not notice that it is wrong."""
 
 
+_LAST = 300
+"""The rows that the means remember: enough to know beta to 0.1, and few enough to follow drift."""
+
+_ROWS, _EVERY = 8, 4
+"""So many rows per step are enough to learn from, or all of every fourth step: it costs less."""
+
+
 def new_gain() -> Tensor:
-    """What is remembered: steps, and means of squared surprises and of squared noise.
+    """What is remembered: steps, rows, and means of squared surprises and of squared noise.
 
     It lies on the host, in float64.
     """
-    return torch.zeros(3, dtype=torch.float64)
+    return torch.zeros(4, dtype=torch.float64)
 
 
 def chosen_gain(memory: Tensor) -> float:
-    """P / (P + R) of what was seen so far.
+    """P / (P + R) of what was seen lately.
 
     Examples:
-        >>> chosen_gain(new_gain()), chosen_gain(torch.tensor([7.0, 4.0, 1.0]))
+        >>> chosen_gain(new_gain()), chosen_gain(torch.tensor([7.0, 40.0, 4.0, 1.0]))
         (0.5, 0.75)
     """
-    _, surprise, noise = memory.tolist()
+    _, _, surprise, noise = memory.tolist()
     if surprise == 0:
         return START
     return float(min(max(1 - noise / surprise, _LEAST), 1.0))
 
 
+def learns(step: int, rows: float) -> bool:
+    """Whether the next step, number t, is one to learn from, after so many rows.
+
+    Examples:
+        >>> [step for step in range(1, 10) if learns(step, rows=40)]
+        [4, 6, 7, 8, 9]
+    """
+    return rows < _ROWS * step or step % _EVERY == 0
+
+
+def share_of(count: float, rows: float) -> float:
+    """The weight of ``count`` rows in the means, if there are so many rows with them.
+
+    Examples:
+        >>> share_of(20, 20), share_of(20, 80), share_of(30, 10_000), share_of(1000, 10_000)
+        (1.0, 0.25, 0.1, 1.0)
+    """
+    return min(count / max(min(rows, _LAST), 1), 1.0)
+
+
 def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
-    """The memory after a step, in which the later half of all steps counts for three quarters.
+    """The memory after a step.
 
     Args:
         memory: of the steps before.
         seen: the rows that were seen (not for the first time, and with known noise), and the sums
-            of their squared surprises and of their squared noise.
+            of their squared surprises and of their squared noise; empty if nothing was learned.
 
     Examples:
         >>> next_gain(new_gain(), (2.0, 8.0, 2.0))
-        tensor([1., 4., 1.], dtype=torch.float64)
+        tensor([1., 2., 4., 1.], dtype=torch.float64)
     """
-    count, surprise, noise = seen
-    if count == 0:
-        return memory
-    step = memory[0] + 1
-    now = memory.new_tensor([surprise, noise]) / count
-    return torch.cat([step.view(1), torch.lerp(memory[1:], now, 2 / (step + 1))])
+    step, rows, *means = memory.tolist()
+    count, *sums = seen or (0.0, 0.0, 0.0)
+    rows += count
+    share = share_of(count, rows)
+    means = [m + share * (x / max(count, 1) - m) for m, x in zip(means, sums, strict=True)]
+    return memory.new_tensor([step + 1, rows, *means])
 
 
 # Rules of others, as one gain per row. ``old`` and ``fresh`` are logarithms of u and of g(w_t; xi).

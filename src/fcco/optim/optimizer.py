@@ -323,7 +323,7 @@ class CompositionalOptimizer(BlockOptimizer):
                     "called that averages their gradients",
                     stacklevel=users_line(),
                 )
-            sums = surprises(s) if c.auto else None
+            sums = surprises(s) if c.learns else None
             if self.ranks.size == 1:
                 samples, seen = checks.read(checks.samples, sums)
             else:

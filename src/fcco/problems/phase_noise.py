@@ -173,6 +173,7 @@ class PhaseNoise(Objective):
             blocks,
             self.sample(w, blocks, xi).unsqueeze(-1),
             pair=self.sample(w, blocks, pair).unsqueeze(-1),
+            noise=w.new_full((len(blocks), 1), self.noise / math.sqrt(2)),  # known without samples
         )
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
     sizes = [q.numel() for q in model.parameters()]
     m, p, alpha = problem.num_blocks, problem.inner_dim, s.alpha
     beta: Any = s.beta
-    learned: list[tuple[float, float]] = []  # by beta = "auto": (P + R, R) of each step
+    learned = [0.0, 0.0, 0.0]  # by beta = "auto": rows, and means of P + R and of R
 
     def net(w: Tensor) -> Callable[[Tensor], Tensor]:
         parts = [part.view(shape) for part, shape in zip(w.split(sizes), shapes, strict=True)]
@@ -194,8 +194,9 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
                 raise ValueError(f"the reference has no branch for u: {s.u!r}")
             rows = torch.where(visited[b].unsqueeze(1), rows, fresh)
             u_new[b] = problem.feasible(rows, b)
-        if s.beta == "auto" and visited[b].any():
-            # What was to be expected without the sample, at beta = 0; in units of f half-way.
+        if s.beta == "auto" and visited[b].any() and (learned[0] < 8 * t or t % 4 == 0):
+            # What was to be expected without the sample, at beta = 0, in units of f at 0.4 of the
+            # way to the sample.
             ahead = u[b]
             if s.u in ("MSVR", "MSVR-SP") and t > 1:
                 free = _gamma(s, 0.0, m, count, age) if isinstance(s.gamma, str) else s.gamma
@@ -206,10 +207,13 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
                 )
                 ahead = ahead + free * change
             ahead = problem.feasible(ahead, b)
-            unit = problem.slope(problem.feasible((ahead + now) / 2, b), b)
+            unit = problem.slope(problem.feasible(0.6 * ahead + 0.4 * now, b), b)
             error = problem.outputs(net(w), b, xi).detach().std(1) / xi.shape[1] ** 0.5
             sums = [(unit * x)[visited[b]].square().sum(1).mean() for x in (now - ahead, error)]
-            learned.append((float(sums[0]), float(sums[1])))
+            learned[0] += int(visited[b].sum())
+            share = min(int(visited[b].sum()) / min(learned[0], 300), 1.0)
+            for k, mean in enumerate(sums, 1):
+                learned[k] = (1 - share) * learned[k] + share * float(mean)
 
         # G(w_t), G(w_{t-1}), G(w_s), each with the slopes of its own generation of u.
         def gradient(
@@ -258,15 +262,11 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
     return trace
 
 
-def _beta(s: Settings, learned: Sequence[tuple[float, float]], u: Tensor, now: Tensor) -> Any:
+def _beta(s: Settings, learned: Sequence[float], u: Tensor, now: Tensor) -> Any:
     """A number, or one for each row."""
     if s.beta == "auto":
-        # Step k of n has the weight k: means over steps that count the more the later they are.
-        if not learned:
-            return 0.5
-        steps = zip(*learned, strict=True)
-        total, noise = (sum(k * x for k, x in enumerate(step, 1)) for step in steps)
-        return min(max(1 - noise / total, 0.02), 1.0)
+        _, total, noise = learned
+        return min(max(1 - noise / total, 0.02), 1.0) if total else 0.5
     if isinstance(s.beta, float | int):
         return s.beta
     rule, number = s.beta

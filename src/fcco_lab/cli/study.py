@@ -14,7 +14,7 @@ from fcco_lab.cli.options import DataDir, Workers
 
 __all__ = ["study"]
 
-NAMES = ("gamma", "stability", "network", "batches", "gain", "rivals")
+NAMES = ("gamma", "stability", "network", "batches", "gain", "tracking", "rivals")
 
 REAL_DATA = {
     "batches": ("surv_gbsg", "a9a", "lgb_lambdarank"),
@@ -39,6 +39,7 @@ def study(
     network: the same for a small network on digits. A star marks a run that did not get anywhere.
     batches: what the table is for: quality as the inner batch shrinks, with it and without it.
     gain: beta="auto" beside fixed gains, the mini-batch and the rules of others.
+    tracking: the table's error with beta="auto" beside that of every fixed gain.
     rivals: each objective on real data, untuned, beside what one would pick instead.
     """
     from fcco_lab.cli.pool import run_jobs

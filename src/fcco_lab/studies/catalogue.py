@@ -22,6 +22,7 @@ from fcco_lab.studies.batches import batch_cases, run_batches
 from fcco_lab.studies.case import Case
 from fcco_lab.studies.gain import gain_cases, run_gain
 from fcco_lab.studies.rivals import rival_cases, run_rivals
+from fcco_lab.studies.tracking import run_tracking, tracking_cases
 from fcco_lab.studies.workloads import make_mlp
 
 __all__ = ["STUDIES", "run_case"]
@@ -133,6 +134,7 @@ _RUNS: dict[str, Callable[..., dict[str, Any]]] = {
     "network": run_network,
     "batches": run_batches,
     "gain": run_gain,
+    "tracking": run_tracking,
     "rivals": run_rivals,
 }
 
@@ -142,6 +144,7 @@ STUDIES: dict[str, Callable[[], list[Case]]] = {
     "network": lambda: list(stability_cases("network")),
     "batches": lambda: list(batch_cases()),
     "gain": lambda: list(gain_cases()),
+    "tracking": lambda: list(tracking_cases()),
     "rivals": lambda: list(rival_cases()),
 }
 """The studies by name, each the list of its cases."""

@@ -24,21 +24,21 @@ GAINS: dict[str, Any] = {
     "auto": "auto",
     "SCENT": ("scent", 0.0),
     "cosine": "cosine",
+    "restart": ("restart", 0.2),
+    "log": ("log", 0.2),
 }
 """By their names in records."""
 
 RATES = (0.003, 0.01, 0.03)
-TUNING_SEEDS, SEEDS = (100, 101), (0, 1, 2, 3, 4)
+TUNING_SEEDS, SEEDS = (100, 101), tuple(range(10))
 
 
 def gain_cases() -> Iterator[Case]:
-    """Every workload and size, small sizes first; then long runs."""
-    for samples, workload in product((4, 16, 64, 256), WORKLOADS):
-        options = {"workload": workload, "samples": samples, "steps": 400}
-        yield Case("gain", f"{workload} {samples}", options)
-    for samples, workload in product((16, 4), WORKLOADS):
-        options = {"workload": workload, "samples": samples, "steps": 2000}
-        yield Case("gain", f"{workload} {samples} long", options)
+    """Every workload and size, small sizes first; then long runs; then large sizes."""
+    for samples, steps in ((4, 400), (16, 400), (16, 2000), (4, 2000), (64, 400), (256, 400)):
+        for workload in WORKLOADS:
+            options = {"workload": workload, "samples": samples, "steps": steps}
+            yield Case("gain", f"{workload} {samples}{' long' * (steps > 400)}", options)
 
 
 def run_gain(*, workload: str, samples: int, steps: int) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from torch.func import functional_call, vmap
 
 from fcco.data import block_loader
 from fcco.kernel.rows import rows_of
-from fcco.methods import RULES, Beta, Weights, cosine_gain
-from fcco.methods.gain import START
+from fcco.methods import RULES, Beta, Weights, chosen_gain, cosine_gain, next_gain
+from fcco.methods.gain import learns
 from fcco_lab.studies.workloads import Workload
 
 __all__ = ["Stack", "Variant"]
@@ -70,7 +70,7 @@ class Stack:
         self.table = torch.zeros(*shape, self.rows.width)
         self.visited = torch.zeros(len(seeds), objective.num_blocks, dtype=torch.bool)
         self.auto = torch.tensor([v.beta == "auto" for v in variants])
-        self.memory = torch.zeros(len(seeds), int(self.auto.sum()), 3, dtype=torch.float64)
+        self.memory = torch.zeros(len(seeds), int(self.auto.sum()), 4, dtype=torch.float64)
         self.gains: list[Tensor] = []
         """The mean gain of every variant, of each step."""
         self._loaders = [
@@ -175,8 +175,7 @@ class Stack:
                 case number:
                     beta[:, j] = float(number)
         if self.auto.any():
-            _, surprise, noise = self.memory.unbind(2)
-            chosen = torch.where(surprise > 0, (1 - noise / surprise).clamp(0.02, 1), START)
+            chosen = torch.tensor([[chosen_gain(run) for run in seed] for seed in self.memory])
             beta[:, self.auto] = chosen[:, :, None, None].to(beta.dtype)
         self.gains.append(beta.mean((0, 2, 3)))
         return beta.view(-1, 1)
@@ -194,12 +193,10 @@ class Stack:
         both = torch.stack(self.rows.surprise(mine(old), mine(fresh), mine(noise), ids)).double()
         both = both.square().sum(2).view(2, shape[0], -1, shape[2])
         counts = both.isfinite().all(0) & known[:, self.auto]
-        total = counts.sum(2)
-        now = both.where(counts, 0).sum(3) / total.clamp(min=1)
-        count = self.memory[..., 0] + (total > 0)
-        rate = torch.where(total > 0, 2 / (count + 1), 0).unsqueeze(2)
-        means = torch.lerp(self.memory[..., 1:], now.movedim(0, 2), rate)
-        self.memory = torch.cat([count.unsqueeze(2), means], dim=2)
+        seen = torch.stack([counts.double(), *both.where(counts, 0)]).sum(3).movedim(0, 2)
+        for memory, sums in zip(self.memory.view(-1, 4), seen.view(-1, 3).tolist(), strict=True):
+            step, rows = memory[:2].tolist()
+            memory.copy_(next_gain(memory, sums if learns(int(step) + 1, rows) else ()))
 
     def _move(self, step: int, gradients: dict[str, Tensor]) -> None:
         """A step of momentum and Adam, with a step size that decays linearly."""

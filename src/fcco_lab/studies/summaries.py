@@ -90,6 +90,17 @@ def _gain(records: Records) -> Rows:
     return rows
 
 
+def _tracking(records: Records) -> Rows:
+    """The error of "auto" and of each fixed gain, relative to the best fixed gain of a setting."""
+    rows: Rows = [("beta", "mean / best", "worst / best")]
+    best = [min(e for beta, e in r["errors"].items() if beta != "auto") for r in records]
+    for beta in records[0]["errors"]:
+        ratios = [r["errors"][beta] / least for r, least in zip(records, best, strict=True)]
+        mean = math.exp(sum(math.log(min(x, 1e6)) for x in ratios) / len(ratios))
+        rows.append((beta, f"{mean:.2f}", f"{max(ratios):.3g}"))
+    return rows
+
+
 def _rivals(records: Records) -> Rows:
     """Test scores, mean and deviation over seeds."""
     rows: Rows = [("problem", "contender", "test scores", "seconds")]
@@ -118,6 +129,7 @@ _SUMMARIES: dict[str, Callable[[Records], Rows]] = {
     "network": lambda records: _stability(records, "objective", 0.1),
     "batches": _batches,
     "gain": _gain,
+    "tracking": _tracking,
     "rivals": _rivals,
 }
 

@@ -72,8 +72,8 @@ class Rows(ABC):
     ) -> tuple[Tensor, Tensor]:
         """How far fresh values are from the rows, and their noise, both in units of f: (k, p).
 
-        A unit is the slope of f half-way between the two: at the row alone, rows that lag by many
-        e-folds would count for everything, at the fresh value alone its noise would.
+        A unit is the slope of f between the two, at ``PLACE``: at the row alone, rows that lag by
+        many e-folds would count for everything, at the fresh value alone its noise would.
         """
 
     @abstractmethod
