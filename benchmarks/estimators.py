@@ -5,7 +5,8 @@
     bench/bin/python -m benchmarks.estimators --data-dir DIR --output docs/results/estimators
 
 Every model sees the same splits (70 % for training) and has its default settings; LR is logistic
-regression on standardized features, a pipeline. Seconds are CPU seconds of ``fit`` on one thread.
+regression on standardized features, a pipeline; "hidden 64" is the estimator of fcco with a hidden
+layer. Seconds are CPU seconds of ``fit`` on one thread.
 A split is written to splits.json as soon as it is measured and not measured again; table.md has
 the means, and wins and losses beyond two standard errors of the paired differences.
 """
@@ -14,6 +15,7 @@ import argparse
 import json
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
@@ -32,6 +34,7 @@ from fcco.estimators import APClassifier, AUCClassifier, CoxRegressor, Ranker
 
 SPLITS = 5
 METRICS = {"AUC": roc_auc_score, "AP": average_precision_score}
+HIDDEN = {"fcco": (), "fcco, hidden 64": (64,)}
 
 
 def embedded(name: str, label: int | None = None) -> Callable[[Path], Any]:
@@ -133,9 +136,12 @@ def classification(data: Any, seed: int) -> dict[str, Any]:
 
     X, y = data
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
+    ours = {"AUC": AUCClassifier, "AP": APClassifier}
     models: dict[str, Any] = {
-        "fcco AUC": AUCClassifier(random_state=seed),
-        "fcco AP": APClassifier(random_state=seed),
+        (name, metric): make(hidden, random_state=seed)
+        for name, hidden in HIDDEN.items()
+        for metric, make in ours.items()
+    } | {
         "LR": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
         "HistGradientBoosting": HistGradientBoostingClassifier(random_state=seed),
         "LightGBM": LGBMClassifier(random_state=seed, n_jobs=1, verbose=-1),
@@ -151,9 +157,9 @@ def classification(data: Any, seed: int) -> dict[str, Any]:
         } | {"seconds": seconds}
     return {
         metric: {
-            ("fcco" if name.startswith("fcco") else name): (values[metric], values["seconds"])
+            name if isinstance(name, str) else name[0]: (values[metric], values["seconds"])
             for name, values in found.items()
-            if name in (f"fcco {metric}", "LR", "HistGradientBoosting", "LightGBM")
+            if isinstance(name, str) or name[1] == metric
         }
         for metric in METRICS
     }
@@ -177,7 +183,9 @@ def concordance(data: Any, seed: int) -> dict[str, Any]:
     )
     table = table.assign(t=y[:, 0], e=y[:, 1])
     fits: dict[str, Callable[[], Any]] = {
-        "fcco": lambda: CoxRegressor().fit(X, y).predict,
+        name: lambda hidden=hidden: CoxRegressor(hidden, random_state=seed).fit(X, y).predict
+        for name, hidden in HIDDEN.items()
+    } | {
         "lifelines": lambda: CoxPHFitter().fit(table, "t", "e").predict_log_partial_hazard,
         "scikit-survival": lambda: CoxPHSurvivalAnalysis(ties="efron").fit(X, fields).predict,
     }
@@ -203,9 +211,11 @@ def gain(data: Any, seed: int) -> dict[str, Any]:
 
     pointwise = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     fits: dict[str, Callable[[], Any]] = {
-        "fcco": lambda: (
-            Ranker(top_k=10, random_state=seed).fit(X[rows], y[rows], qid=qid[rows]).predict
-        ),
+        name: lambda hidden=hidden: (
+            Ranker(hidden, top_k=10, random_state=seed).fit(X[rows], y[rows], qid=qid[rows]).predict
+        )
+        for name, hidden in HIDDEN.items()
+    } | {
         "LR": lambda: pointwise.fit(X[rows], y[rows] > 0).decision_function,
         "LightGBM": lambdarank,
     }
@@ -235,7 +245,10 @@ def verdict(ours: list[float], theirs: list[float]) -> str:
 
 
 def table(results: dict[str, Any]) -> str:
-    """A table for each metric, and how often each rival is beaten."""
+    """A table for each metric, and how often each rival is beaten.
+
+    The words beside a rival are of the linear model; beside the network, against the first rival.
+    """
     text = ""
     for metric in ("AUC", "AP", "C", "NDCG"):
         rows: dict[str, dict[str, list[tuple[float, float]]]] = {}
@@ -246,23 +259,32 @@ def table(results: dict[str, Any]) -> str:
         if not rows:
             continue
         models = list(next(iter(rows.values())))
-        counts = {model: {"win": 0, "tie": 0, "loss": 0} for model in models}
+        rivals = [model for model in models if model not in HIDDEN]
+        counts = {(own, rival): Counter() for own in HIDDEN for rival in rivals}
         text += f"\n**{metric}**\n\n| | splits | {' | '.join(models)} |\n|---|"
         text += "---|" * (1 + len(models)) + "\n"
         for name, found in rows.items():
+            values = {model: [value for value, _ in found[model]] for model in models}
+            words = {pair: verdict(*(values[model] for model in pair)) for pair in counts}
+            for pair, word in words.items():
+                counts[pair][word] += 1
             cells = []
-            ours = [value for value, _ in found["fcco"]]
             for model in models:
-                values, seconds = zip(*found[model], strict=True)
-                cell = f"{fmean(values):.4f} ({fmean(seconds):.2g} s)"
-                if model != "fcco":
-                    word = verdict(ours, list(values))
-                    counts[model][word] += 1
-                    cell += "" if word == "tie" else f" {word}"
-                cells.append(cell)
-            text += f"| {name} | {len(ours)} | {' | '.join(cells)} |\n"
-        told = [" / ".join(map(str, counts[model].values())) for model in models[1:]]
-        text += f"| win / tie / loss of fcco | | | {' | '.join(told)} |\n"
+                seconds = fmean(spent for _, spent in found[model])
+                pair = ("fcco", model) if model in rivals else (model, rivals[0])
+                word = "tie" if model == "fcco" else words[pair]
+                told = word if model in rivals else f"{word} against {rivals[0]}"
+                cell = f"{fmean(values[model]):.4f} ({seconds:.2g} s)"
+                cells.append(cell if word == "tie" else f"{cell} {told}")
+            text += f"| {name} | {len(values['fcco'])} | {' | '.join(cells)} |\n"
+        for own in HIDDEN:
+            told = [
+                " / ".join(str(counts[own, rival][word]) for word in ("win", "tie", "loss"))
+                if rival in rivals
+                else ""
+                for rival in models
+            ]
+            text += f"| win / tie / loss of {own} | | {' | '.join(told)} |\n"
     return text.lstrip()
 
 

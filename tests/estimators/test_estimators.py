@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcco.estimators import APClassifier, AUCClassifier, CoxRegressor, PartialAUCClassifier, Ranker
 from fcco.estimators.target import spread
+from fcco.metrics import ndcg
 
 GROUP = np.full(30, 10)
 
@@ -190,8 +191,8 @@ def test_the_ranker_beats_a_random_order(objective, hidden):
     model.fit(X[:200], y[:200], group=GROUP[:20])
     ours = model.score(X[200:], y[200:], group=GROUP[20:])
     noise = np.random.RandomState(0).normal(size=(30, 100))
-    target = model._lists(X[200:], y[200:], None, GROUP[20:], reset=False)[1]
-    chance = np.mean([target.metric(torch.from_numpy(row[:, None])) for row in noise])
+    grades, lengths = torch.from_numpy(y[200:]), torch.from_numpy(GROUP[20:])
+    chance = np.mean([ndcg(torch.from_numpy(row), grades, lengths, 5) for row in noise])
     assert ours > 0.75
     assert ours > chance + 0.15
 
@@ -282,6 +283,14 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
         (lambda: AUCClassifier(pos_label=7).fit(X, Y), "pos_label 7 is not among"),
         (lambda: AUCClassifier().fit(X, Y, np.zeros(20)), "at least one non-zero number"),
         (lambda: AUCClassifier().fit(X, np.stack([Y, Y + 1], 1)), "only 1, 0, and -1"),
+        (lambda: AUCClassifier().fit(X, np.full((20, 2), "yes")), "only 1, 0, and -1"),
+        (lambda: AUCClassifier().fit(X, np.where(Y > 0, "yes", None)), "y holds None, which is no"),
+        (lambda: APClassifier(class_weight={0: 0, 1: 5}).fit(X, Y), "class_weight must be above 0"),
+        (lambda: APClassifier(class_weight={0: 1, 1: -1}).fit(X, Y), "class_weight must be above"),
+        (
+            lambda: APClassifier(class_weight="balanced").fit(X, np.stack([Y, 1 - Y], 1)),
+            "class_weight is not for several tasks",
+        ),
         (lambda: AUCClassifier().fit(X, Y).score(X, np.stack([Y, Y], 1)), "form of the first fit"),
         (lambda: PartialAUCClassifier(max_fpr=0.0).fit(X, Y), "max_fpr must"),
         (lambda: PartialAUCClassifier(temperature=0.0).fit(X, Y), "temperature must"),
@@ -293,6 +302,8 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
         (lambda: CoxRegressor().fit(X, SURVIVAL / [[0, 1]]), "NaN"),
         (lambda: CoxRegressor().fit(X, SURVIVAL * [-1, 1]), "not negative, got -1.0 in row 1"),
         (lambda: CoxRegressor().fit(X, SURVIVAL + 0j), "real numbers, got complex128"),
+        (lambda: CoxRegressor().fit(X, SURVIVAL.astype(str)), "real numbers, got <U"),
+        (lambda: CoxRegressor().predict_survival_function(X), "not fitted yet"),
         (lambda: CoxRegressor().fit(X, Y), "shape"),
         (lambda: CoxRegressor().fit(X[1:], SURVIVAL), "inconsistent numbers of samples"),
         (lambda: CoxRegressor(ties="none").fit(X, SURVIVAL), "ties must"),
@@ -302,6 +313,7 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
         ),
         (lambda: Ranker().fit(X, Y), "qid must be given"),
         (lambda: Ranker().fit(X, Y, qid=Y[1:]), "inconsistent numbers of samples"),
+        (lambda: Ranker().fit(X, Y, qid=np.where(Y > 0, np.nan, 1)), "qid holds NaN in row 1"),
         (lambda: Ranker().fit(X, Y, group=[10, 9]), "group adds up to 19, but X has 20 items"),
         (lambda: Ranker().fit(X, Y, group=[20, 0]), "group must be whole numbers of at least 1"),
         (lambda: Ranker().fit(X, -Y, group=[20]), "grades of at least 0"),

@@ -1,11 +1,13 @@
 """Estimators are never below logistic regression or Cox regression, and mean what they say."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import sklearn
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, random_array
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -22,6 +24,7 @@ from fcco.estimators import (
     Ranker,
 )
 from fcco.estimators.goals import AUC, AveragePrecision, MomentAUC, PartialAUC
+from fcco.estimators.hazard import baseline_hazard
 from fcco.objectives import MultiTaskAUC
 
 LOADERS = [load_iris, load_wine, load_breast_cancer, load_digits]
@@ -122,17 +125,42 @@ def test_class_weights_are_sample_weights():
     assert by_class.predict(X).mean() > AUCClassifier().fit(X, y).predict(X).mean()
 
 
+@pytest.mark.parametrize("zeros", [0.5, 3.0])  # of dense features with many, products are sparse
 @pytest.mark.parametrize("hidden", [(), (8,)])
-def test_sparse_features_are_dense_ones(hidden):
+def test_sparse_features_are_dense_ones(hidden, zeros):
     X, y = classes()
-    X[np.abs(X) < 0.5] = 0.0
-    settings = {"hidden": hidden, "max_steps": 20, "random_state": 0, "C": 10.0}
-    dense = AUCClassifier(**settings).fit(X, y)
-    sparse = AUCClassifier(**settings).fit(csr_matrix(X), y)
-    scores = sparse.decision_function(X)
-    assert_allclose(sparse.decision_function(csr_matrix(X)), scores, rtol=1e-12)
-    if not hidden:  # a network sees features that are not centred
-        assert_allclose(sparse.coef_, dense.coef_, rtol=1e-2, atol=1e-3)
+    X[np.abs(X) < zeros] = 0.0
+    weight = 1.0 + (np.arange(len(y)) % 3)
+    settings = {"hidden": hidden, "max_steps": 20, "random_state": 0}
+    dense, sparse = (AUCClassifier(**settings).fit(x, y, weight) for x in (X, csr_matrix(X)))
+    for model in (dense, sparse):
+        scores = [model.decision_function(x) for x in (X, csr_matrix(X))]
+        assert_allclose(*scores, rtol=1e-10, atol=1e-10)
+    assert_allclose(sparse.decision_function(X), dense.decision_function(X), rtol=1e-3, atol=1e-4)
+    if not hidden:
+        rival = make_pipeline(StandardScaler(), LogisticRegression())
+        rival.fit(
+            X, y, standardscaler__sample_weight=weight, logisticregression__sample_weight=weight
+        )
+        assert_allclose(
+            dense.decision_function(X), rival.decision_function(X), rtol=1e-2, atol=1e-2
+        )
+
+
+def test_sparse_features_are_never_written_out_whole():
+    """Dense, all of them would take 160 MB."""
+    X = random_array((2000, 10_000), density=1e-4, format="csr", rng=np.random.default_rng(0))
+    y = np.arange(2000) % 2
+    AUCClassifier(2, max_steps=2).fit(
+        X[:100, :5], y[:100]
+    )  # what torch imports late is not counted
+    for hidden in ((), (2,)):
+        tracemalloc.start()
+        model = AUCClassifier(hidden, max_steps=2, batch_size=16, random_state=0).fit(X, y)
+        assert model.predict(X).shape == (2000,)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8e7
 
 
 @pytest.mark.parametrize("more", [{}, {"early_stopping": False}])
@@ -169,6 +197,9 @@ def test_tasks_are_fitted_as_if_alone_and_labels_may_be_missing(make):
     assert model.score(X, y) == pytest.approx((alone.score(X, first) + found) / 2, abs=1e-3)
     assert found > 0.95
     assert model.predict(X).shape == model.predict_proba(X).shape == (300, 2)
+    whole = np.stack([first, X[:, 3] > 1.3], axis=1)
+    both = [make().fit(X, form).decision_function(X) for form in (whole, csr_matrix(whole))]
+    assert_array_equal(*both)
     network = make(8, max_steps=60, random_state=0).fit(X, y)
     assert network.score(X, y) > 0.8
 
@@ -213,6 +244,12 @@ def test_cox_is_that_of_lifelines_and_so_are_its_curves(ties):
     assert_allclose([f(time) for f in model.predict_survival_function(X[:2])], expected)
     array = model.predict_survival_function(X[:2], return_array=True)
     assert_allclose(array[:, model.unique_times_ == time][:, 0], expected)
+
+
+def test_curves_of_far_scores():
+    """Risks of e^-1000 beside others: the sums at risk are beyond the range of floats."""
+    hazard = baseline_hazard(np.array([600.0, -500.0]), np.array([1.0, 2.0]), np.array([1, 1]))
+    assert_allclose(hazard.y, [np.exp(-600.0), np.exp(500.0)])
 
 
 def lists(seed=0):

@@ -195,7 +195,7 @@ def test_a_gain_that_makes_no_sense_is_refused(build, message):
 
 
 def test_a_gain_cannot_become_auto_later():
-    opt = fcco.SOX(make_model("linear", 1), problem := Toy(), lr=0.1)
+    opt = fcco.SOX(make_model("linear", 1), problem := Toy(), lr=0.1, beta=0.5)
     opt.param_groups[0]["beta"] = "auto"
     with pytest.raises(ValueError, match="built with beta"):
         opt.step(lambda: problem.inner(None, None))

@@ -12,6 +12,7 @@ _KINDS = {
     "binary": "0 or 1",
     "whole": "whole numbers that are not negative",
     "real": "finite numbers",
+    "positive": "finite numbers above 0",
 }
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
@@ -66,32 +67,34 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
         name: the name of the argument in errors.
         given: a tensor or an array.
         count: the number of samples; None: any.
-        kind: "binary" (0 or 1, returned as booleans), "whole" (not negative) or "real" (finite).
+        kind: "binary" (0 or 1, returned as booleans), "whole" (not negative), "real" (finite) or
+            "positive" (finite and above 0).
 
     Examples:
         >>> structure("labels", torch.tensor([0, -1]), 2, kind="binary")
         Traceback (most recent call last):
         ValueError: labels must be 0 or 1, got -1 at 1
     """
-    values = tensor(name, given).cpu()
+    values, real = tensor(name, given).cpu(), kind in ("real", "positive")
     if values.ndim != 1 or (count is not None and len(values) != count):
         size = "N" if count is None else count
         raise ValueError(f"{name} must have shape ({size},), got {tuple(values.shape)}")
     if values.is_complex() or (kind == "whole" and values.is_floating_point()):
         raise ValueError(f"{name} must be {_KINDS[kind]}, got {values.dtype}")
     if values.dtype in _UNSIGNED:  # with which torch can do little; as ids, those too large are < 0
-        values = values.double() if kind == "real" else values.long()
-    elif kind == "real" and values.dtype == torch.bool:
+        values = values.double() if real else values.long()
+    elif real and values.dtype == torch.bool:
         values = values.double()
     wrong = {
         "binary": (values != 0) & (values != 1),
         "whole": values < 0,
         "real": ~values.isfinite(),
+        "positive": ~(values.isfinite() & (values > 0)),
     }[kind]
     if wrong.any():
         place = int(wrong.nonzero()[0])
         raise ValueError(f"{name} must be {_KINDS[kind]}, got {values[place].item()} at {place}")
-    if kind == "real":
+    if real:
         return values
     return values.bool() if kind == "binary" else values.long()
 

@@ -6,8 +6,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["check_arguments", "widths"]
+__all__ = ["check_arguments", "check_weight", "widths"]
 
 
 def widths(hidden: Any) -> list[Any]:
@@ -46,6 +48,21 @@ def check_arguments(estimator: Any) -> None:
     for name, (fits, wanted) in others.items():
         if not fits:
             raise ValueError(f"{name} must be {wanted}, got {getattr(estimator, name)!r}")
+
+
+def check_weight(
+    sample_weight: ArrayLike | None, X: Any
+) -> tuple[NDArray[np.float64] | None, NDArray[np.bool_] | slice]:
+    """The weights above 0, and the rows of ``X`` that have them; None: all alike.
+
+    Examples:
+        >>> check_weight([1.0, 0.0, 2.0], np.eye(3))
+        (array([1., 2.]), array([ True, False,  True]))
+    """
+    if sample_weight is None:
+        return None, slice(None)
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return weight[weight > 0], weight > 0
 
 
 def _number(value: Any) -> float:

@@ -16,19 +16,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from fcco.estimators.arguments import check_arguments, widths
+from fcco.estimators.features import LARGEST, Standardized, first_wrong
 from fcco.estimators.linear import fit_linear, linear_scores
 from fcco.estimators.network import build_network
 from fcco.estimators.target import Target
-from fcco.estimators.training import Fit, Plan, Record, cosine, dense, root
+from fcco.estimators.training import Fit, Plan, Record, cosine, root, scores_of
 from fcco.schedules.stopping import keep_best
 
 __all__ = ["ScoringEstimator"]
 
 _LOOKS = 20
 """The number of entries in the history of a network's training."""
-
-_LARGEST = 1e150
-"""The largest feature: its square is finite, as the scaling requires."""
 
 
 class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -106,8 +104,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
             raise AttributeError("a network with hidden layers has no coef_ and no intercept_")
         weight, bias = (p.detach().numpy() for p in self.network_.parameters())
         coefficients = weight / self.scaler_.scale_
-        mean = self.scaler_.mean_ if self.scaler_.with_mean else 0.0 * self.scaler_.scale_
-        return coefficients, bias - coefficients @ mean
+        return coefficients, bias - coefficients @ self.scaler_.mean_
 
     def _fit(self, X: Any, target: Target) -> Self:
         """A whole training, from the beginning."""
@@ -138,18 +135,19 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         network.double().load_state_dict({"0.weight": weights[:-1].T, "0.bias": weights[-1]})
         return self._keep(network, iterations)
 
-    def _fit_network(self, training: Fit, inputs: Any, target: Target, random: RandomState) -> None:
+    def _fit_network(
+        self, training: Fit, inputs: Standardized, target: Target, random: RandomState
+    ) -> None:
         folds, metric = None, None
         if self.early_stopping:
             folds = target.folds(max(round(1 / self.validation_fraction), 2), random)
         if folds is not None:
             held, rest = (np.flatnonzero(side) for side in (folds == 0, folds != 0))
-            there, judge = dense(inputs[held]), target.take(held)
+            there, judge = inputs[held], target.take(held)
             inputs, target = inputs[rest], target.take(rest)
 
-            @torch.no_grad()
             def metric() -> float:
-                return judge.metric(training.network(there).double())
+                return judge.metric(scores_of(training.network, there))
 
         found = keep_best(
             training.network,
@@ -170,7 +168,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         fresh = not hasattr(self, "network_")
         if fresh:
             self.history_ = []
-        inputs = self._scaled(X, target) if fresh else self.scaler_.transform(X)
+        inputs = self._scaled(X, target) if fresh else Standardized.of(X, self.scaler_)
         training = None if fresh else self._training
         if training is None:
             network, seed = self._begin(target, check_random_state(self.random_state))
@@ -209,42 +207,30 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         more |= {"dtype": np.float64, "reset": reset, "ensure_all_finite": False}
         found = validate_data(self, X, y, accept_sparse="csr", **more)
         features = found[0] if isinstance(found, tuple) else found
-        numbers = features.data if issparse(features) else features
-        wrong = ~(np.abs(numbers) <= _LARGEST)
-        if wrong.any():
-            row, column = self._place(features, wrong)
+        wrong = first_wrong(features)
+        if wrong is not None:
+            row, column = wrong
             name = getattr(self, "feature_names_in_", range(features.shape[1]))[column]
             got = "NaN" if np.isnan(features[row, column]) else features[row, column]
             raise ValueError(
                 f"Input X contains {got} in row {row}, column {name!r}: features must be finite "
-                f"(below {_LARGEST:g})"
+                f"(below {LARGEST:g})"
             )
         return found
-
-    @staticmethod
-    def _place(features: Any, wrong: NDArray[np.bool_]) -> tuple[int, int]:
-        """The row and the column of the first wrong feature."""
-        if not issparse(features):
-            row, column = np.argwhere(wrong)[0]
-            return int(row), int(column)
-        first = int(wrong.argmax())
-        row = int(np.searchsorted(features.indptr, first, side="right")) - 1
-        return row, int(features.indices[first])
 
     def _scores(self, features: Any) -> NDArray[np.float64]:
         """(n, outputs), in float64."""
         if len(self.network_) == 1:
             return linear_scores(features, np.vstack([self.coef_.T, self.intercept_]))
-        scaled = self.scaler_.transform(features)
-        scaled = scaled.toarray() if issparse(scaled) else scaled
-        with torch.no_grad():
-            scores: NDArray[np.float64] = self.network_(torch.from_numpy(scaled)).numpy()
+        scores: NDArray[np.float64] = scores_of(
+            self.network_, Standardized.of(features, self.scaler_)
+        ).numpy()
         return scores
 
-    def _scaled(self, X: Any, target: Target) -> Any:
-        """Standardized by these samples; sparse features keep their zeros."""
-        self.scaler_ = StandardScaler(with_mean=not issparse(X))
-        return self.scaler_.fit(X, sample_weight=target.weight).transform(X)
+    def _scaled(self, X: Any, target: Target) -> Standardized:
+        """Standardized by these samples."""
+        self.scaler_ = StandardScaler(with_mean=not issparse(X)).fit(X, sample_weight=target.weight)
+        return Standardized.of(X, self.scaler_)
 
     def _begin(self, target: Target, random: RandomState) -> tuple[nn.Sequential, int]:
         """A network, and the seed of its hidden layers and batches."""

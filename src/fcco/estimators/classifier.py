@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
+from fcco.estimators.arguments import check_weight
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.calibration import platt
 from fcco.estimators.goals import Goal
@@ -180,30 +182,26 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         return tags
 
     def _data(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
+        self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
         """Features, labels and weights, checked; samples of weight 0 are left out."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        named: NDArray[Any] = np.asarray(y)
+        named: NDArray[Any] = y.toarray() if issparse(y) else np.asarray(y)
         if named.ndim == 2 and named.shape[1] > 1:
-            named = np.where(np.isnan(named.astype(np.float64)), -1, named)
-            if not np.isin(named, (-1, 0, 1)).all():
+            text = named.dtype.kind in "SU"
+            named = named if text else np.where(np.isnan(named.astype(np.float64)), -1, named)
+            if text or not np.isin(named, (-1, 0, 1)).all():
                 raise ValueError("y of several tasks must hold only 1, 0, and -1 where missing")
             features, named = self._validated(X, named, reset=reset, multi_output=True)
         else:
             features, named = self._validated(X, column_or_1d(y, warn=True), reset=reset)
             _check_labels("y", named)
             check_classification_targets(named)
-        if sample_weight is None:
-            return features, named, None
-        weight = _check_sample_weight(
-            sample_weight, features, dtype=np.float64, ensure_non_negative=True
-        )
-        kept = weight > 0
-        return features[kept], named[kept], weight[kept]
+        weight, kept = check_weight(sample_weight, features)
+        return features[kept], named[kept], weight
 
     def _target(
         self, named: NDArray[Any], weight: NDArray[np.float64] | None, *, balanced: bool = True
@@ -213,6 +211,8 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         ):
             raise ValueError(f"y must have the form of the first fit, got shape {named.shape}")
         if self.multilabel_:
+            if self.class_weight is not None:
+                raise ValueError("class_weight is not for several tasks")
             labels = named.astype(np.int8)
             if not ((labels == 1).any(0) & (labels == 0).any(0)).any():
                 raise ValueError("y holds only one class in every task: nothing can be compared")
@@ -226,6 +226,8 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
             raise ValueError(f"y holds {unknown}, which are not among the classes")
         if self.class_weight is not None and balanced:
             each = compute_sample_weight(self.class_weight, named)
+            if (each <= 0).any():
+                raise ValueError(f"class_weight must be above 0, got {self.class_weight}")
             weight = each if weight is None else each * weight
         members = (named[:, None] == self.classes_).astype(np.int8)
         if len(self.classes_) == 2:
@@ -261,6 +263,8 @@ def _check_labels(name: str, labels: NDArray[Any]) -> None:
     kind = labels.dtype.kind
     if kind in "cmMV":
         raise ValueError(f"{name} must hold whole numbers, booleans or strings, got {labels.dtype}")
+    if kind == "O" and any(label is None for label in labels.flat):
+        raise ValueError(f"{name} holds None, which is not a class")
     if kind in "iuf":
         wrong = ~(np.abs(labels.astype(np.float64)) < _LARGEST)
         if wrong.any():

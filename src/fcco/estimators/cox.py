@@ -9,6 +9,7 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length
 
+from fcco.estimators.arguments import check_weight
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.hazard import StepFunction, baseline_hazard
 from fcco.estimators.outcomes import Outcomes, outcomes
@@ -92,18 +93,22 @@ class CoxRegressor(ScoringEstimator):
         )
         self.ties = ties
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train from the beginning.
 
         Args:
             X: (n, d) features.
             y: (n,) structured, a boolean field (event observed) and a numeric one (time of event
                 or censoring), as in scikit-survival; or (n, 2), columns time and event.
+            sample_weight: (n,), how much each subject counts. By Breslow's ties a weight of 2 is
+                the same as the subject twice; Efron's are weighted as in R and lifelines.
         """
-        features, target = self._outcomes(X, y, reset=True)
+        features, target = self._outcomes(X, y, sample_weight, reset=True)
         return self._fit(features, target)._set_baseline(features, target)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Take ``partial_steps`` more steps on these subjects, which form their own risk sets.
 
         With the same subjects as in the last call, the result equals one longer run, bit for bit.
@@ -112,8 +117,10 @@ class CoxRegressor(ScoringEstimator):
         Args:
             X: (n, d) features.
             y: as for ``fit``.
+            sample_weight: as for ``fit``.
         """
-        features, target = self._outcomes(X, y, reset=not hasattr(self, "network_"))
+        first = not hasattr(self, "network_")
+        features, target = self._outcomes(X, y, sample_weight, reset=first)
         return self._partial_fit(features, target)._set_baseline(features, target)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -129,8 +136,9 @@ class CoxRegressor(ScoringEstimator):
             X: (n, d) features.
             return_array: (n, times), the values at ``unique_times_``, instead of n functions.
         """
+        risks = np.exp(self.predict(X))
         base = self.cum_baseline_hazard_
-        values = np.exp(self.predict(X))[:, None] * base.y
+        values = risks[:, None] * base.y
         return values if return_array else _functions(base.x, values, 0.0)
 
     def predict_survival_function(self, X: ArrayLike, return_array: bool = False) -> NDArray[Any]:
@@ -141,31 +149,33 @@ class CoxRegressor(ScoringEstimator):
         values = np.exp(-self.predict_cumulative_hazard_function(X, return_array=True))
         return values if return_array else _functions(self.unique_times_, values, 1.0)
 
-    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Harrell's concordance index.
 
         Args:
             X: (n, d) features.
             y: as for ``fit``.
+            sample_weight: (n,); a pair counts by the product of its two.
         """
-        scores = self._scores(self._validated(X, reset=False))
-        times, events = outcomes(y)
-        check_consistent_length(scores, times)
-        return Outcomes(times, events, self.ties).metric(torch.from_numpy(scores))
+        features, target = self._outcomes(X, y, sample_weight, reset=False)
+        return target.metric(torch.from_numpy(self._scores(features)))
 
-    def _outcomes(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Any, Outcomes]:
+    def _outcomes(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
+    ) -> tuple[Any, Outcomes]:
         if self.ties not in ("efron", "breslow"):
             raise ValueError(f'ties must be "efron" or "breslow", got {self.ties!r}')
-        X = self._validated(X, reset=reset)
+        features = self._validated(X, reset=reset)
         times, events = outcomes(y)
-        check_consistent_length(X, times)
-        if not events.any():
+        check_consistent_length(features, times)
+        weight, kept = check_weight(sample_weight, features)
+        if not events[kept].any():
             raise ValueError("y: no event was observed, only censoring")
-        return X, Outcomes(times, events, self.ties)
+        return features[kept], Outcomes(times[kept], events[kept], self.ties, weight)
 
     def _set_baseline(self, X: Any, target: Outcomes) -> Self:
         self.cum_baseline_hazard_ = baseline_hazard(
-            self._scores(X)[:, 0], target.times, target.events
+            self._scores(X)[:, 0], target.times, target.events, target.weight
         )
         self.unique_times_ = self.cum_baseline_hazard_.x
         return self

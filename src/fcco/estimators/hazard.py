@@ -34,7 +34,10 @@ class StepFunction:
 
 
 def baseline_hazard(
-    scores: NDArray[np.float64], times: NDArray[np.float64], events: NDArray[np.bool_]
+    scores: NDArray[np.float64],
+    times: NDArray[np.float64],
+    events: NDArray[np.bool_],
+    weight: NDArray[np.float64] | None = None,
 ) -> StepFunction:
     """Breslow's cumulative hazard at score 0: at each time, events over sum exp(h) at risk.
 
@@ -42,15 +45,19 @@ def baseline_hazard(
         scores: (n,), the log risks of the subjects.
         times: (n,), of the event or of the censoring.
         events: (n,), whether the event was seen.
+        weight: (n,), how much each subject counts in both sums; None: all alike.
 
     Examples:
         >>> hazard = baseline_hazard(np.zeros(3), np.array([1.0, 2.0, 2.0]), np.array([1, 0, 1]))
         >>> hazard.y  # 1/3, then 1/3 + 1/2
         array([0.33333333, 0.83333333])
     """
-    distinct, place = np.unique(times, return_inverse=True)
-    deaths = np.bincount(place, weights=events, minlength=len(distinct))
-    shift = scores.max()
-    risks = np.bincount(place, weights=np.exp(scores - shift), minlength=len(distinct))
-    at_risk = risks[::-1].cumsum()[::-1]
-    return StepFunction(distinct, (deaths / at_risk).cumsum() * np.exp(-shift), before=0.0)
+    distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
+    weight = np.ones(len(times)) if weight is None else weight
+    deaths = np.bincount(place, weights=weight * events)
+    falling = np.argsort(-times, kind="stable")
+    log_sums = np.logaddexp.accumulate((scores + np.log(weight))[falling])
+    at_risk = log_sums[counts[::-1].cumsum() - 1][::-1]
+    rises, some = np.zeros(len(distinct)), deaths > 0
+    rises[some] = np.exp(np.log(deaths[some]) - at_risk[some])
+    return StepFunction(distinct, rises.cumsum(), before=0.0)

@@ -40,6 +40,11 @@ class Labels(Target):
         """The tasks, or the classes."""
         return int(self.labels.shape[1])
 
+    @property
+    def chances(self) -> NDArray[np.float64] | None:  # type: ignore[override]
+        """The weights: a loss of batches has none of its own."""
+        return None if self.weight is None else self.weight / self.weight.sum()
+
     def phases(self) -> Sequence[Phase]:
         """Cross-entropy, then the metric."""
         return (_CrossEntropy(self), _Metric(self)) if self.tasks else (_CrossEntropy(self),)

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from fcco.estimators.features import Standardized
 from fcco.estimators.target import Target
 
 __all__ = ["fit_linear", "linear_scores"]
 
 Weights = NDArray[np.float64]
-_FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 5000
+_FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 2000
 """How many folds must agree that the metric's objective is better, and of how many samples."""
 
 _ITERATIONS = (1000, 30)
@@ -35,7 +36,7 @@ def linear_scores(X: Any, weights: Weights) -> NDArray[np.float64]:
 
 
 def fit_linear(
-    X: Any,
+    X: Standardized,
     target: Target,
     *,
     C: float,
@@ -49,7 +50,7 @@ def fit_linear(
     second raises the metric in all folds that are held out.
 
     Args:
-        X: (n, d), dense or sparse.
+        X: (n, d).
         target: the labels.
         C: the inverse of the ridge, as in scikit-learn's ``LogisticRegression``.
         fraction: the size of a fold.
@@ -59,24 +60,27 @@ def fit_linear(
     found = []
     weights = np.zeros((X.shape[1] + 1, target.outputs))
     for number, phase in enumerate(target.phases()):
-        if number and validate and not _rises(X, target, C, weights, fraction, random):
+        if number and validate and not _rises(X, target, C, fraction, random):
             break
         found.append(_minimize(phase.exact, X, weights, C, target, _ITERATIONS[number]))
         weights = found[-1][0]
     return found
 
 
-def _rises(
-    X: Any, target: Target, C: float, start: Weights, fraction: float, random: RandomState
-) -> bool:
-    """Whether the second phase raises the metric of every held-out fold above the first."""
+def _rises(X: Standardized, target: Target, C: float, fraction: float, random: RandomState) -> bool:
+    """Whether the second phase raises the metric of every held-out fold above the first.
+
+    The weights start at zero: the solution of all samples has seen those that are held out, and a
+    likelihood that starts there forgets them only near its minimum.
+    """
     count = max(round(1 / fraction), 2)
     folds = target.folds(count, random)
     if folds is None:
         return False
     for fold in range(min(count, _FOLDS if X.shape[0] <= _MANY else _FOLDS_OF_MANY)):
         rest, held = (np.flatnonzero(side) for side in (folds != fold, folds == fold))
-        part, metrics, weights = target.take(rest), [], start
+        part, metrics = target.take(rest), []
+        weights = np.zeros((X.shape[1] + 1, target.outputs))
         for phase, iterations in zip(part.phases(), _ITERATIONS, strict=True):
             weights, *_ = _minimize(phase.exact, X[rest], weights, C, part, iterations)
             scores = torch.from_numpy(linear_scores(X[held], weights))
@@ -88,7 +92,7 @@ def _rises(
 
 def _minimize(
     value: Callable[[Tensor], Tensor],
-    X: Any,
+    X: Standardized,
     start: Weights,
     C: float,
     target: Target,
@@ -101,7 +105,7 @@ def _minimize(
         scores = torch.from_numpy(linear_scores(X, weights)).requires_grad_()
         loss = value(scores)
         slope = torch.autograd.grad(loss, scores)[0].numpy()
-        gradient = np.vstack([X.T @ slope + ridge * weights[:-1], slope.sum(0)])
+        gradient = np.vstack([X.transposed(slope) + ridge * weights[:-1], slope.sum(0)])
         return loss.item() + ridge / 2 * float((weights[:-1] ** 2).sum()), gradient.ravel()
 
     # the tolerances of scikit-learn's LogisticRegression

@@ -25,34 +25,44 @@ class Lists(Target):
     lengths: NDArray[np.int64]
     objective: str
     top_k: int | None
+    weight: NDArray[np.float64] | None = None
 
     def phases(self) -> Sequence[Phase]:
         """ListNet's cross-entropy, then NDCG if it is the objective."""
-        grades, lengths = torch.from_numpy(self.grades), torch.from_numpy(self.lengths)
-        first = ListNetLoss(grades, lengths)
+        weights = self._weights()
+        first = ListNetLoss(self.grades, self.lengths, weights=weights)
         if self.objective == "listnet":
             return (first,)
-        return first, NDCGLoss(grades, lengths, top_k=self.top_k)
+        return first, NDCGLoss(self.grades, self.lengths, top_k=self.top_k, weights=weights)
 
     def metric(self, scores: Tensor) -> float:
         """NDCG."""
         grades, lengths = torch.from_numpy(self.grades), torch.from_numpy(self.lengths)
-        return ndcg(scores[:, 0], grades, lengths, self.top_k)
+        return ndcg(scores[:, 0], grades, lengths, self.top_k, weights=self._weights())
 
     def folds(self, count: int, random: RandomState) -> Rows | None:
         """Whole lists, the same share of those with a relevant item."""
-        starts = np.cumsum(self.lengths) - self.lengths
-        folds = spread(np.maximum.reduceat(self.grades, starts) > 0, count, random)
+        folds = spread(np.maximum.reduceat(self.grades, self._starts()) > 0, count, random)
         return None if folds is None else folds[self._owner()]
 
     def take(self, rows: Rows) -> Self:
         """Some lists, whole."""
         lengths = np.bincount(self._owner()[rows], minlength=len(self.lengths))
-        return type(self)(self.grades[rows], lengths[lengths > 0], self.objective, self.top_k)
+        weight = None if self.weight is None else self.weight[rows]
+        lengths = lengths[lengths > 0]
+        return type(self)(self.grades[rows], lengths, self.objective, self.top_k, weight)
 
     def arrays(self) -> tuple[Any, ...]:
         """Grades, lengths, and the options of the target."""
-        return self.grades, self.lengths, self.objective, self.top_k
+        return self.grades, self.lengths, self.objective, self.top_k, self.weight
+
+    def _weights(self) -> Tensor | None:
+        """Of the lists, whose items all have the same."""
+        return None if self.weight is None else torch.from_numpy(self.weight[self._starts()])
+
+    def _starts(self) -> NDArray[np.int64]:
+        starts: NDArray[np.int64] = np.cumsum(self.lengths) - self.lengths
+        return starts
 
     def _owner(self) -> NDArray[np.intp]:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)

@@ -10,6 +10,7 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from fcco.estimators.likelihood import WeightedCox
 from fcco.estimators.target import Phase, Rows, Target, spread
 from fcco.losses import CoxLoss
 from fcco.metrics import concordance_index
@@ -42,7 +43,7 @@ def outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
                 "y must be structured (event, time), or have shape (n, 2), columns time and "
                 f"event, got shape {y.shape}"
             )
-        if y.dtype.kind in "cmM":
+        if y.dtype.kind in "cmMSU":
             raise ValueError(f"y must hold real numbers, got {y.dtype}")
         times, flags = y.astype(np.float64).T
         if not np.isin(flags, (0, 1)).all():
@@ -63,14 +64,18 @@ class Outcomes(Target):
     times: NDArray[np.float64]
     events: NDArray[np.bool_]
     ties: str
+    weight: NDArray[np.float64] | None = None
 
     def phases(self) -> Sequence[Phase]:
         """The partial likelihood, which needs no other phase before it."""
+        if self.weight is not None:
+            return (WeightedCox(self.times, self.events, self.weight, ties=self.ties),)
         return (CoxLoss(*self._tensors(), ties=self.ties),)
 
     def metric(self, scores: Tensor) -> float:
         """The concordance index."""
-        return concordance_index(scores[:, 0], *self._tensors())
+        weights = None if self.weight is None else torch.from_numpy(self.weight)
+        return concordance_index(scores[:, 0], *self._tensors(), weights=weights)
 
     def folds(self, count: int, random: RandomState) -> Rows | None:
         """The same share of subjects with an event."""
@@ -78,11 +83,12 @@ class Outcomes(Target):
 
     def take(self, rows: Rows) -> Self:
         """Some subjects."""
-        return type(self)(self.times[rows], self.events[rows], self.ties)
+        weight = None if self.weight is None else self.weight[rows]
+        return type(self)(self.times[rows], self.events[rows], self.ties, weight)
 
     def arrays(self) -> tuple[Any, ...]:
-        """Times, events, and the treatment of ties."""
-        return self.times, self.events, self.ties
+        """Times, events, the treatment of ties, and weights."""
+        return self.times, self.events, self.ties, self.weight
 
     def _tensors(self) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(self.times), torch.from_numpy(self.events)

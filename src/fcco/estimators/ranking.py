@@ -9,7 +9,7 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from fcco.estimators.arguments import check_arguments
+from fcco.estimators.arguments import check_arguments, check_weight
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.lists import Lists
 
@@ -102,6 +102,7 @@ class Ranker(ScoringEstimator):
         *,
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Train from the beginning.
 
@@ -111,8 +112,10 @@ class Ranker(ScoringEstimator):
             qid: (n,), the list of each item, in any order, as in XGBoost.
             group: instead of ``qid``, the lengths of the lists, as in LightGBM; items are then
                 given list by list.
+            sample_weight: (n,), how much the list of each item counts: the same for all items of a
+                list. A weight of 2 is the same as the list twice.
         """
-        return self._fit(*self._lists(X, y, qid, group, reset=True))
+        return self._fit(*self._lists(X, y, qid, group, sample_weight, reset=True))
 
     def partial_fit(
         self,
@@ -121,6 +124,7 @@ class Ranker(ScoringEstimator):
         *,
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Take ``partial_steps`` more steps on these lists.
 
@@ -129,7 +133,7 @@ class Ranker(ScoringEstimator):
         ``fit``.
         """
         reset = not hasattr(self, "network_")
-        return self._partial_fit(*self._lists(X, y, qid, group, reset=reset))
+        return self._partial_fit(*self._lists(X, y, qid, group, sample_weight, reset=reset))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The score of each item, (n,), to be compared within a list."""
@@ -142,9 +146,10 @@ class Ranker(ScoringEstimator):
         *,
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """NDCG of the first ``top_k`` ranks, the mean over the lists. Arguments as for ``fit``."""
-        features, target = self._lists(X, y, qid, group, reset=False)
+        features, target = self._lists(X, y, qid, group, sample_weight, reset=False)
         return target.metric(torch.from_numpy(self._scores(features)))
 
     def _lists(
@@ -153,6 +158,7 @@ class Ranker(ScoringEstimator):
         y: ArrayLike,
         qid: ArrayLike | None,
         group: ArrayLike | None,
+        sample_weight: ArrayLike | None,
         *,
         reset: bool,
     ) -> tuple[Any, Lists]:
@@ -173,11 +179,28 @@ class Ranker(ScoringEstimator):
             qid = np.repeat(np.arange(len(lengths)), lengths.astype(np.int64))
         owner = column_or_1d(qid)
         check_consistent_length(features, owner)
-        _, owner, counts = np.unique(owner, return_inverse=True, return_counts=True)
+        if owner.dtype.kind == "f" and np.isnan(owner).any():
+            raise ValueError(f"qid holds NaN in row {np.isnan(owner).argmax()}")
+        weight, kept = check_weight(sample_weight, features)
+        _check_even(sample_weight, owner)
+        features, grades = features[kept], np.asarray(grades, dtype=np.float64)[kept]
+        _, owner, counts = np.unique(owner[kept], return_inverse=True, return_counts=True)
         order = np.argsort(owner, kind="stable")
-        grades = np.asarray(grades, dtype=np.float64)[order]
+        grades, weight = grades[order], None if weight is None else weight[order]
         if (grades < 0).any() or not (grades > 0).any():
             raise ValueError("y must hold grades of at least 0, and one above it")
         if grades.max() >= 1024:
             raise ValueError(f"grades: 2^y overflows at y = {grades.max():g}")
-        return features[order], Lists(grades, counts, self.objective, self.top_k)
+        return features[order], Lists(grades, counts, self.objective, self.top_k, weight)
+
+
+def _check_even(sample_weight: ArrayLike | None, owner: NDArray[Any]) -> None:
+    """All items of a list have the same weight."""
+    _, first, place = np.unique(owner, return_index=True, return_inverse=True)
+    weight = np.broadcast_to(1.0 if sample_weight is None else sample_weight, len(owner))
+    uneven = weight != weight[first][place]
+    if uneven.any():
+        name = owner[uneven.argmax()]
+        raise ValueError(
+            f"sample_weight must be the same for all items of a list, not so in {name}"
+        )

@@ -33,6 +33,8 @@ class Target(ABC):
     """The number of scores per sample."""
     weight: NDArray[np.float64] | None = None
     """(n,), how much each sample counts; None: all alike."""
+    chances: NDArray[np.float64] | None = None
+    """(n,), of each sample to be drawn for a batch; None: all alike."""
 
     @abstractmethod
     def phases(self) -> Sequence[Phase]:

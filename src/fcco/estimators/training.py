@@ -5,19 +5,21 @@ from dataclasses import dataclass
 from math import cos, pi
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from joblib import hash as digest_of
 from numpy.random import RandomState
-from scipy.sparse import issparse
 from torch import Tensor, nn
 
+from fcco.estimators.features import Standardized
 from fcco.estimators.target import Target
 
-__all__ = ["Fit", "Plan", "Rate", "Record", "cosine", "dense", "root"]
+__all__ = ["Fit", "Plan", "Rate", "Record", "cosine", "root", "scores_of"]
 
 Rate = Callable[[int], float]
 """From the number of steps taken to the factor of the learning rate."""
+
+_NUMBERS = 2**20
+"""Features that are written out at a time."""
 
 
 class Record(NamedTuple):
@@ -60,7 +62,7 @@ class Fit:
         self._digest = ""
 
     def steps(
-        self, inputs: Any, target: Target, num_steps: int, rate: Rate, *, warm_up: int = 0
+        self, inputs: Standardized, target: Target, num_steps: int, rate: Rate, *, warm_up: int = 0
     ) -> Iterator[float]:
         """Take steps on some data, and yield the estimated objective after each.
 
@@ -72,16 +74,16 @@ class Fit:
         if digest != self._digest:
             self._phases, self._digest = target.phases(), digest
         count = inputs.shape[0]
-        chances = None if target.weight is None else target.weight / target.weight.sum()
         for number in range(num_steps):
             for group in self._stepper.param_groups:
                 group["lr"] = self.plan.learning_rate * rate(self.step) * group["share"]
                 group["weight_decay"] = self.plan.weight_decay
             size = min(self.plan.batch_size, count)
             # With replacement, so that weights are chances; a loss takes a repeated sample once.
-            rows = self._random.choice(count, size, p=chances)
+            rows = self._random.choice(count, size, p=target.chances)
             phase = self._phases[0 if number < warm_up else -1]
-            loss = phase(self.network(dense(inputs[rows])), torch.from_numpy(rows))
+            batch = torch.from_numpy(inputs[rows].array()).float()
+            loss = phase(self.network(batch), torch.from_numpy(rows))
             self._stepper.zero_grad()
             loss.backward()
             self._stepper.step()
@@ -89,15 +91,13 @@ class Fit:
             yield float(loss.detach())
 
 
-def dense(features: Any) -> Tensor:
-    """Features as the network takes them in training.
-
-    Examples:
-        >>> dense(np.eye(2)).dtype
-        torch.float32
-    """
-    array = features.toarray() if issparse(features) else features
-    return torch.from_numpy(array.astype(np.float32))
+@torch.no_grad()
+def scores_of(network: nn.Module, features: Standardized) -> Tensor:
+    """Of all samples, in float64, chunk by chunk: sparse features are not written out whole."""
+    dtype = next(network.parameters()).dtype
+    size = max(1, _NUMBERS // features.shape[1])
+    parts = (features[start : start + size] for start in range(0, features.shape[0], size))
+    return torch.cat([network(torch.from_numpy(part.array()).to(dtype)) for part in parts]).double()
 
 
 def cosine(num_steps: int) -> Rate:

@@ -60,7 +60,7 @@ class ContrastiveLoss(RowLoss):
         learned: Literal["common", "individual"] | None = None,
         radius: float = 0.5,
         eps: float = 1e-14,
-        beta: Beta = 0.5,
+        beta: Beta = "auto",
     ) -> None:
         if learned not in (None, "common", "individual"):
             raise ValueError(f'learned must be None, "common" or "individual", got {learned!r}')

@@ -53,7 +53,7 @@ class GroupDROLoss(_GroupLoss):
         tensor(0.8591)
     """
 
-    def __init__(self, num_groups: int, *, temperature: float, beta: Beta = 0.5) -> None:
+    def __init__(self, num_groups: int, *, temperature: float, beta: Beta = "auto") -> None:
         super().__init__(GroupDRO(num_groups, temperature, _given), beta=beta)
 
 
@@ -79,7 +79,7 @@ class GroupCVaRLoss(_GroupLoss):
     """
 
     def __init__(
-        self, num_groups: int, *, fraction: float, temperature: float = 0.1, beta: Beta = 0.5
+        self, num_groups: int, *, fraction: float, temperature: float = 0.1, beta: Beta = "auto"
     ) -> None:
         super().__init__(GroupCVaR(num_groups, fraction, temperature, _given), beta=beta)
 

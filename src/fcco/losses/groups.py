@@ -1,13 +1,14 @@
 """Cells of the table (a sample's score for one task) in groups: tasks, their classes, or lists."""
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from fcco.data.arguments import structure
 from fcco.losses.sums import ranges
 
-__all__ = ["Groups"]
+__all__ = ["Groups", "list_weights"]
 
 
 class Groups(nn.Module):
@@ -56,3 +57,14 @@ class Groups(nn.Module):
         """The group of every one of ``cells``."""
         sizes = self.starts.diff()
         return torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
+
+
+def list_weights(given: Any, count: int) -> Tensor:
+    """How much each list counts, in float64; 1 if nothing is given.
+
+    Examples:
+        >>> list_weights(None, 2), list_weights([3, 1], 2)
+        (tensor([1., 1.], dtype=torch.float64), tensor([3., 1.], dtype=torch.float64))
+    """
+    weights = torch.ones(count) if given is None else given
+    return structure("weights", weights, count, kind="positive").double()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.data.arguments import structure
-from fcco.losses.groups import Groups
+from fcco.losses.groups import Groups, list_weights
 from fcco.losses.table import Change, ScoreLoss
 from fcco.objectives.listwise import lists_of
 
@@ -27,6 +27,7 @@ class ListNetLoss(ScoreLoss):
     Args:
         grades: (N,), of every item.
         lengths: (Q,), adding up to N.
+        weights: (Q,), how much each list counts in the mean; None: all alike.
 
     Examples:
         >>> criterion = ListNetLoss(torch.tensor([1.0, 1.0, 5.0]), torch.tensor([2, 1]))
@@ -41,20 +42,23 @@ class ListNetLoss(ScoreLoss):
     grades: Tensor
     owner: Tensor
     """(N,), the list of each item."""
+    weights: Tensor
 
-    def __init__(self, grades: Any, lengths: Any) -> None:
+    def __init__(self, grades: Any, lengths: Any, *, weights: Any = None) -> None:
         grades = structure("grades", grades, None, kind="real")
         lengths = structure("lengths", lengths, None, kind="whole")
         owner, _ = lists_of(grades, lengths)
         super().__init__(len(grades))
         self.lists = Groups.of(owner, len(lengths))
-        self._structure(grades=grades.double(), owner=owner)
+        weights = list_weights(weights, len(lengths))
+        self._structure(grades=grades.double(), owner=owner, weights=weights)
         self._running("costs", torch.zeros(len(lengths)))
         self.register_buffer("begun", torch.zeros(len(lengths), dtype=torch.bool))
 
     def exact(self, scores: Tensor) -> Tensor:
         """F of all N scores, differentiable."""
-        return _costs(self._all(scores)[:, 0], self.grades, self.owner, len(self.costs)).mean()
+        costs = _costs(self._all(scores)[:, 0], self.grades, self.owner, len(self.costs))
+        return ((self.weights * costs).sum() / self.weights.sum()).to(costs.dtype)
 
     def _look(self, change: Change) -> tuple[Tensor, Tensor | None]:
         lists = self.owner[change.index].unique()
@@ -66,12 +70,12 @@ class ListNetLoss(ScoreLoss):
             costs = _costs(h, self.grades[items], which, len(lists))
         change.journal.write(self.costs, lists, costs.detach())
         change.journal.write(self.begun, lists, torch.ones_like(self.begun[lists]))
-        count = self.begun.sum().clamp(min=1)
-        value = self.costs.sum() / count
+        total = (self.weights * self.begun).sum().clamp(min=torch.finfo(torch.float64).tiny)
+        value = (self.weights * self.costs).sum() / total
         if not change.slopes:
             return value, None
-        (slopes,) = torch.autograd.grad(costs, h, torch.ones_like(costs))
-        return value, (slopes[torch.searchsorted(items, change.index)] / count).unsqueeze(1)
+        (slopes,) = torch.autograd.grad(costs, h, self.weights[lists] / total)
+        return value, slopes[torch.searchsorted(items, change.index)].unsqueeze(1)
 
 
 def _costs(h: Tensor, grades: Tensor, owner: Tensor, count: int) -> Tensor:

@@ -55,7 +55,7 @@ class NCALoss(RowLoss):
         temperature: float = 1.0,
         logarithm: bool = False,
         eps: float = 1e-6,
-        beta: Beta = 0.5,
+        beta: Beta = "auto",
     ) -> None:
         classes = torch.as_tensor(classes)
         if classes.ndim != 1 or classes.is_floating_point() or classes.is_complex():

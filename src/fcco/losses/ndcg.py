@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fcco.data.arguments import structure
+from fcco.losses.groups import list_weights
 from fcco.losses.pair_loss import PairLoss
 from fcco.losses.pairs import Pairs
 from fcco.losses.table import Change
@@ -34,6 +35,7 @@ class NDCGLoss(PairLoss):
         top_k: K; None: the whole list.
         surrogate: l, in place of the step; ``SquaredHinge()`` if None.
         softness: width of the cut at K, in ranks.
+        weights: (number of lists,), how much each list counts in the mean; None: all alike.
 
     Examples:
         >>> criterion = NDCGLoss(torch.tensor([0, 1, 2]), torch.tensor([2, 1]))
@@ -45,6 +47,8 @@ class NDCGLoss(PairLoss):
     """(lists,), Z of the items seen."""
     gains: Tensor
     """(N,), 2^y - 1."""
+    importance: Tensor
+    """(lists,), the given weights."""
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class NDCGLoss(PairLoss):
         top_k: int | None = None,
         surrogate: Surrogate | None = None,
         softness: float = 0.5,
+        weights: Any = None,
     ) -> None:
         check_positive(top_k=1 if top_k is None else top_k, softness=softness)
         grades = structure("grades", grades, None, kind="real")
@@ -69,9 +74,10 @@ class NDCGLoss(PairLoss):
         everyone = torch.ones_like(relevant)
         pairs = Pairs(relevant, everyone, lists, len(lengths), term=term, own=1.0)
         best = ideal_dcg(gains, owner, lengths, top_k)
-        super().__init__(pairs, _shares(gains[pairs.anchors.cells], best, pairs.group))
+        importance = list_weights(weights, len(lengths))
+        super().__init__(pairs, _shares(gains[pairs.anchors.cells], best, importance, pairs.group))
         self.top_k, self.softness = top_k, softness
-        self._structure(gains=gains)
+        self._structure(gains=gains, importance=importance)
         self._running("ideal", torch.zeros(len(lengths)))
 
     def _outer(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
@@ -83,7 +89,8 @@ class NDCGLoss(PairLoss):
 
     def _weights_so_far(self) -> Tensor:
         items = self.pairs.anchors.cells
-        return _shares(self.gains[items] * self.seen[items], self.ideal, self.pairs.group)
+        gains = self.gains[items] * self.seen[items]
+        return _shares(gains, self.ideal, self.importance, self.pairs.group)
 
     def _look(self, change: Change) -> tuple[Tensor, Tensor | None]:
         longer = self.pairs.owner[change.index, 0][~change.known].unique()
@@ -102,7 +109,8 @@ class NDCGLoss(PairLoss):
         return torch.cat(parts)
 
 
-def _shares(gains: Tensor, ideal: Tensor, group: Tensor) -> Tensor:
-    """Gains over the ideal DCG of their lists and the number of lists that have one."""
-    count = (ideal > 0).sum().clamp(min=1)
-    return gains / (ideal.where(ideal > 0, 1) * count)[group]
+def _shares(gains: Tensor, ideal: Tensor, importance: Tensor, group: Tensor) -> Tensor:
+    """Gains over the ideal DCG of their lists, weighted among the lists that have one."""
+    total = (importance * (ideal > 0)).sum()
+    shares = importance / (ideal.where(ideal > 0, 1) * total.where(total > 0, 1))
+    return gains * shares[group]

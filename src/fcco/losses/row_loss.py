@@ -71,7 +71,7 @@ class RowLoss(Criterion):
     gain: Tensor | None
     """What chooses beta, if it is "auto", see ``fcco.methods.next_gain``."""
 
-    def __init__(self, objective: Objective, *, beta: Beta = 0.5) -> None:
+    def __init__(self, objective: Objective, *, beta: Beta = "auto") -> None:
         super().__init__()
         check_problem(objective, _METHOD, None)
         self.objective, self.beta = objective, beta

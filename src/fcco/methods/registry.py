@@ -12,6 +12,7 @@ from fcco.methods.ablation import VARIANT_V1, VARIANT_V2, VARIANT_V3
 from fcco.methods.alexr import ALEXR
 from fcco.methods.bsgd import BSGD
 from fcco.methods.fresh_pair import FRESH_PAIR_V1, FRESH_PAIR_V2, FRESH_PAIR_V3
+from fcco.methods.gain import Beta
 from fcco.methods.mars import MARS
 from fcco.methods.method import Method, SlopeAt
 from fcco.methods.msvrm import MSVRM_V1, MSVRM_V2, MSVRM_V3, SINGLE_POINT_V1, SINGLE_POINT_V2
@@ -45,7 +46,7 @@ class Entry:
     gradients: int
     colours: tuple[str, str]
     fixed: Mapping[str, float] = field(default_factory=dict)
-    defaults: Mapping[str, float] = field(default_factory=dict)
+    defaults: Mapping[str, Beta] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -74,7 +75,7 @@ class Entry:
 
         Examples:
             >>> REGISTRY["soap"].arguments(lr=0.1, alpha=0.5, beta=0.5, gamma="age")
-            {'lr': 0.1, 'beta': 0.5, 'alpha': 1.0}
+            {'beta': 0.5, 'lr': 0.1, 'alpha': 1.0}
         """
         useless = {"lr", "alpha", "beta", "gamma"} - set(self.coefficients)
         if not self.method.anchored:
@@ -91,8 +92,16 @@ class Entry:
 REGISTRY: dict[str, Entry] = {
     entry.name: entry
     for entry in (
-        Entry(SOX, "SOX", 1, 1, ("#d55e00", "#ff8a3d")),
-        Entry(SOAP, "SOAP", 1, 1, ("#0b7f8a", "#5fd6e0"), fixed={"alpha": 1.0}),
+        Entry(SOX, "SOX", 1, 1, ("#d55e00", "#ff8a3d"), defaults={"beta": "auto"}),
+        Entry(
+            SOAP,
+            "SOAP",
+            1,
+            1,
+            ("#0b7f8a", "#5fd6e0"),
+            fixed={"alpha": 1.0},
+            defaults={"beta": "auto"},
+        ),
         Entry(BSGD, "BSGD", 1, 1, ("#111827", "#f3f4f6"), defaults={"alpha": 1.0}),
         Entry(MSVRM_V1, "MSVRM-v1", 2, 1, ("#0072b2", "#4ba3e3")),
         Entry(MSVRM_V2, "MSVRM-v2", 2, 2, ("#008a64", "#1fb88a")),

@@ -14,7 +14,14 @@ from fcco.metrics.arguments import (
 __all__ = ["ndcg"]
 
 
-def ndcg(scores: Tensor, grades: Tensor, lengths: Tensor, k: int | None = None) -> float:
+def ndcg(
+    scores: Tensor,
+    grades: Tensor,
+    lengths: Tensor,
+    k: int | None = None,
+    *,
+    weights: Tensor | None = None,
+) -> float:
     """Normalized discounted cumulative gain, the mean over queries.
 
     With y the grade at rank r of a query,
@@ -29,6 +36,7 @@ def ndcg(scores: Tensor, grades: Tensor, lengths: Tensor, k: int | None = None) 
         grades: (N,) relevance, at least 0.
         lengths: (Q,) integers, how many items each query has; their sum is N.
         k: only the first k ranks count; all of them by default.
+        weights: (Q,), how much each query counts in the mean; all alike by default.
 
     Examples:
         >>> scores, grades = torch.tensor([0.3, 0.2, 0.1, 5.0]), torch.tensor([0, 1, 0, 0])
@@ -73,7 +81,12 @@ def ndcg(scores: Tensor, grades: Tensor, lengths: Tensor, k: int | None = None) 
     relevant = best > 0
     if not relevant.any():
         raise ValueError("grades: no query has a relevant item")
-    return float((found[relevant] / best[relevant]).mean())
+    each = found[relevant] / best[relevant]
+    if weights is None:
+        return float(each.mean())
+    check_shape("weights", weights, len(lengths))
+    share = weights[relevant].double()
+    return float(share @ each / share.sum())
 
 
 def _sorted_within(keys: Tensor, query: Tensor) -> Tensor:

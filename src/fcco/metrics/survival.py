@@ -10,7 +10,9 @@ __all__ = ["concordance_index"]
 _PAIRS = 1 << 24
 
 
-def concordance_index(risk: Tensor, times: Tensor, events: Tensor) -> float:
+def concordance_index(
+    risk: Tensor, times: Tensor, events: Tensor, *, weights: Tensor | None = None
+) -> float:
     """Harrell's C: the share of the pairs with a known order that the risks order correctly.
 
     The order of i before j is known if i had its event at ``times[i]`` < ``times[j]``, or at
@@ -21,6 +23,7 @@ def concordance_index(risk: Tensor, times: Tensor, events: Tensor) -> float:
         risk: (N,), higher for an earlier event.
         times: (N,), of the event or of the censoring.
         events: (N,) booleans, False for a censored time.
+        weights: (N,), a pair counts by the product of its two; all alike by default.
 
     Examples:
         >>> import torch
@@ -34,14 +37,22 @@ def concordance_index(risk: Tensor, times: Tensor, events: Tensor) -> float:
     check_booleans("events", events)
     check_numbers("risk", risk)
     check_numbers("times", times)
-    known = right = tied = 0
-    rows = max(_PAIRS // len(risk), 1)
-    for own_risk, own_time in zip(risk[events].split(rows), times[events].split(rows), strict=True):
-        later = times > own_time[:, None]
-        later |= (times == own_time[:, None]) & ~events
-        known += int(later.sum())
-        right += int((later & (own_risk[:, None] > risk)).sum())
-        tied += int((later & (own_risk[:, None] == risk)).sum())
+    if weights is not None:
+        check_shape("weights", weights, len(risk))
+        weights = weights.double()
+
+    def total(pairs: Tensor, own: Tensor) -> float:
+        if weights is None:
+            return int(pairs.sum())
+        return float(weights[own] @ (pairs.double() @ weights))
+
+    known = right = tied = 0.0
+    for own in events.nonzero().flatten().split(max(_PAIRS // len(risk), 1)):
+        later = times > times[own, None]
+        later |= (times == times[own, None]) & ~events
+        known += total(later, own)
+        right += total(later & (risk[own, None] > risk), own)
+        tied += total(later & (risk[own, None] == risk), own)
     if known == 0:
         raise ValueError("events: no pair has a known order")
     return (2 * right + tied) / (2 * known)

@@ -67,7 +67,7 @@ class SOX(CompositionalOptimizer):
         *,
         lr: float,
         alpha: float = 0.5,
-        beta: Beta = 0.5,
+        beta: Beta = "auto",
         updated_slopes: bool = False,
         **further: Unpack[WithTable],
     ) -> None:
@@ -85,7 +85,7 @@ class SOAP(CompositionalOptimizer):
         objective: Objective,
         *,
         lr: float,
-        beta: Beta = 0.5,
+        beta: Beta = "auto",
         updated_slopes: bool = False,
         **further: Unpack[WithTable],
     ) -> None:
