@@ -2,104 +2,193 @@
 
     python -m benchmarks.auc_forms --data-dir DIR --output docs/results/estimators/auc_forms.json
 
-Every step draws 128 samples that all tasks share. Forms: softmax cross-entropy with AdamW; the
-paper's four moments of sigmoid scores; two means of exponentials at several temperatures, with
-a share of cross-entropy, of logits or (softmax) of log-odds of classes that exclude each other. A
-result is written as soon as it is known, and known results are not computed again.
+Every step draws 256 samples that all tasks share. Forms: softmax cross-entropy with AdamW, and by
+SOX with Adam-style steps the paper's four moments and the two means of exponentials, of logits or
+of log-odds of classes that exclude each other. Each form has the step size that is best on a held
+out fifth of the training set, with a seed of its own. A result is written as soon as it is known,
+and known results are not computed again; the table is written beside them, as Markdown.
 """
 
 import argparse
 import json
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import cross_entropy, one_hot
 
 import fcco
-from fcco.data import TaskData
+from fcco import LabelBatch
 from fcco.metrics import macro_auroc, macro_average_precision
 from fcco.objectives import ExponentialAUC, MultiTaskAUC, one_vs_rest
 from fcco_lab.datasets import load_classes
 
-STEPS, BATCH, SEEDS, WIDTH = 1000, 128, 3, 64
+STEPS, BATCH, WIDTH = 300, 256, 64
+SEEDS, TUNING_SEED, LRS = range(3), 1000, (0.002, 0.01)
 SETS = ("digits", "usps", "fashion_mnist")
-LRS = (0.003,)
-EXPONENTIAL: dict[str, dict[str, Any]] = {
-    "softmax T=1": {},
-    "softmax T=1 ce=1": {"cross_entropy": 1.0},
-    "softmax T=0.3 ce=1": {"temperature": 0.3, "cross_entropy": 1.0},
-    "exp T=1": {},
-    "exp T=1 ce=1": {"cross_entropy": 1.0},
-    "exp T=0.3": {"temperature": 0.3},
-    "exp T=3": {"temperature": 3.0},
-}
-FORMS = ("cross-entropy", "moments", *EXPONENTIAL)
 
 
-def run(form: str, data: Any, lr: float, seed: int) -> tuple[float, float]:
-    """Test AUC and AP after training."""
-    (inputs, classes), (test_inputs, test_classes) = data
-    torch.manual_seed(seed)
-    tasks = int(classes.max()) + 1
-    model = torch.nn.Sequential(
-        torch.nn.Linear(inputs.shape[1], WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, tasks)
-    )
-    blocks = TaskData.from_classes(inputs, classes)
-    if form == "cross-entropy":
-        stepper: Any = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
+class Form(NamedTuple):
+    """How scores are made and compared; no temperature: not by exponentials."""
+
+    name: str
+    log_odds: bool = False
+    temperature: float | None = None
+    bounded: bool = True
+    cross_entropy: float = 0.0
+
+    def objective(self, tasks: int, samples: int) -> Any:
+        """Of a data set."""
+        if self.temperature is None:
+            return MultiTaskAUC(tasks)
+        options = {"cross_entropy": self.cross_entropy, "bounded": self.bounded}
+        return ExponentialAUC(tasks, samples, self.temperature, **options)
+
+
+def _exponentials() -> Iterator[Form]:
+    for odds, share, bounded, T in product((False, True), (0.0, 1.0), (True, False), (1, 0.3, 0.1)):
+        words = ["bounded" if bounded else "unbounded", f"T={T}"]
+        words += ["cross-entropy"] if share else []
+        words += ["log-odds"] if odds else []
+        yield Form(" ".join(words), odds, T, bounded, share)
+
+
+MOMENTS = Form("moments"), Form("moments log-odds", True)
+FORMS = (Form("cross-entropy", True), *MOMENTS, *_exponentials())
+
+Part = tuple[torch.Tensor, torch.Tensor]
+
+
+class Networks(torch.nn.Module):
+    """Networks with one hidden layer, each with inputs of its own: (M, k, d) to (k, M tasks)."""
+
+    def __init__(self, seeds: Sequence[int], features: int, tasks: int, *, log_odds: bool) -> None:
+        super().__init__()
+        self.log_odds = log_odds
+        self.members = torch.nn.ModuleList()
+        for seed in seeds:
+            torch.manual_seed(seed)
+            layers = torch.nn.Linear(features, WIDTH), torch.nn.Linear(WIDTH, tasks)
+            self.members.append(torch.nn.ModuleList(layers))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """All scores; log-odds among the tasks of one network."""
+        first, second = (
+            (
+                torch.stack([layer.bias for layer in layers])[:, None],
+                torch.stack([layer.weight for layer in layers]).mT,
+            )
+            for layers in zip(*self.members, strict=True)
+        )
+        hidden = torch.baddbmm(first[0], inputs, first[1]).relu()
+        scores = torch.baddbmm(second[0], hidden, second[1])
+        if self.log_odds:
+            scores = one_vs_rest(scores.flatten(0, 1)).view_as(scores)
+        return scores.transpose(0, 1).flatten(1)
+
+
+def run(
+    form: Form, train: Part, test: Part, lrs: Sequence[float], seeds: Sequence[int]
+) -> list[list[float]]:
+    """Test AUC and AP after training, for each lr and seed.
+
+    The networks are trained side by side: they share nothing but the calls, and Adam-style steps do
+    not depend on the scale of the objective, a mean over all of them.
+    """
+    inputs, classes = train
+    tasks, count = int(classes.max()) + 1, len(seeds)
+    ordinary = form.name == "cross-entropy"
+    model = Networks(seeds, inputs.shape[1], tasks, log_odds=form.log_odds and not ordinary)
+    groups = [
+        {"params": list(member.parameters()), "lr": lr}
+        for member, lr in zip(model.members, lrs, strict=True)
+    ]
+    objective = form.objective(count * tasks, len(inputs))
+    if ordinary:
+        stepper: Any = torch.optim.AdamW(groups, weight_decay=0.0)
     else:
-        objective: Any = MultiTaskAUC(tasks)
-        if form in EXPONENTIAL:
-            objective = ExponentialAUC(tasks, len(inputs), **EXPONENTIAL[form])
-        options = {"lr": lr, "alpha": 0.1, "beta": 0.5, "updated_slopes": True}
-        stepper = fcco.SOX(model, objective, update=fcco.updates.Adam(), **options)
-    # log-odds of classes that exclude each other, which also rank as the probabilities do
-    softmax = form == "cross-entropy" or form.startswith("softmax")
-
-    def scored(inputs: torch.Tensor) -> torch.Tensor:
-        return one_vs_rest(model(inputs)) if softmax else model(inputs)
-
+        options = {"lr": lrs[0], "alpha": 0.1, "beta": 0.5, "updated_slopes": True}
+        stepper = fcco.SOX(groups, objective, update=fcco.updates.Adam(), **options)
+    draws = [torch.Generator().manual_seed(seed) for seed in seeds]
+    blocks = torch.arange(count * tasks)
     for step in range(STEPS):
-        rows = torch.randint(len(inputs), (BATCH,))
-        for group in stepper.param_groups:
+        rows = torch.stack([torch.randint(len(inputs), (BATCH,), generator=d) for d in draws])
+        for group, lr in zip(stepper.param_groups, lrs, strict=True):
             group["lr"] = lr * (1 - step / STEPS)
-        if form == "cross-entropy":
+        if ordinary:
             stepper.zero_grad()
-            cross_entropy(model(inputs[rows]), classes[rows]).backward()
+            logits = model(inputs[rows]).view(BATCH, count, tasks).permute(1, 2, 0)
+            cross_entropy(logits, classes[rows], reduction="none").mean(1).sum().backward()
             stepper.step()
         else:
-            stepper.step(partial(objective.inner, scored, blocks.batch(rows)))
+            labels = one_hot(classes[rows], tasks).transpose(0, 1).flatten(1).float()
+            batch = LabelBatch(blocks, inputs[rows], labels, 1 - labels)
+            stepper.step(partial(objective.inner, model, batch))
+    model.log_odds = form.log_odds
     with torch.no_grad():
-        scores = scored(test_inputs)
-    labels = one_hot(test_classes, tasks).bool()
-    return macro_auroc(scores, labels), macro_average_precision(scores, labels)
+        scores = model(test[0].expand(count, -1, -1)).split(tasks, 1)
+    truth = one_hot(test[1], tasks).bool()
+    return [[macro_auroc(h, truth), macro_average_precision(h, truth)] for h in scores]
 
 
-def load(name: str, data_dir: Path | None) -> Any:
-    """Flat, standardised inputs and classes of both parts."""
+def load(name: str, data_dir: Path | None) -> list[Part]:
+    """Flat, standardized inputs and classes of both parts."""
     parts = load_classes(name, data_dir)
     flat = [part.inputs.flatten(1).float() for part in parts]
     centre, spread = flat[0].mean(0), flat[0].std(0).clamp(min=1e-3)
     return [((x - centre) / spread, part.classes) for x, part in zip(flat, parts, strict=True)]
 
 
-def table(results: dict[str, list[float]]) -> None:
-    """Mean and deviation over the seeds."""
-    for name in SETS:
-        for form in FORMS:
-            rows = []
-            for lr in LRS:
-                found = [results.get(f"{name} {form} {lr} {seed}") for seed in range(SEEDS)]
-                if all(found):
-                    auc, ap = zip(*found, strict=True)
-                    rows.append((fmean(ap), stdev(ap), fmean(auc), stdev(auc), lr))
-            if rows:
-                ap, ap_spread, auc, auc_spread, lr = max(rows)
-                text = f"AUC {auc:.4f} ({auc_spread:.4f})  AP {ap:.4f} ({ap_spread:.4f})  lr {lr}"
-                print(f"{name:14s} {form:18s} {text}")
+def held_out(train: Part) -> tuple[Part, Part]:
+    """Four fifths and one fifth of the training part."""
+    order = torch.randperm(len(train[0]), generator=torch.Generator().manual_seed(TUNING_SEED))
+    cut = len(order) // 5
+    rest, fifth = ((train[0][rows], train[1][rows]) for rows in (order[cut:], order[:cut]))
+    return rest, fifth
+
+
+class Results(dict[str, list[float]]):
+    """Test AUC and AP by their words, kept in a file.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(json.loads(path.read_text()) if path.exists() else {})
+        self.path = path
+
+    def of(
+        self,
+        name: str,
+        form: Form,
+        parts: tuple[Part, Part],
+        lrs: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[list[float]]:
+        """From the file, or run; one for each lr and seed."""
+        words = [
+            f"{name}, {form.name}, lr={lr}, seed={seed}"
+            for lr, seed in zip(lrs, seeds, strict=True)
+        ]
+        if not self.keys() >= set(words):
+            self.update(zip(words, run(form, *parts, lrs, seeds), strict=True))
+            self.path.write_text(json.dumps(self, indent=0) + "\n")
+        return [self[key] for key in words]
+
+
+def cells(results: Results, name: str, form: Form) -> list[str]:
+    """The chosen step size, and mean and deviation of AUC and AP over the seeds, if known."""
+    for lr in LRS:
+        words = [f"{name}, {form.name}, lr={lr}, seed={seed}" for seed in SEEDS]
+        if results.keys() >= set(words):
+            both = zip(*(results[key] for key in words), strict=True)
+            return [f"{lr:g}", *(f"{fmean(x):.4f} ± {stdev(x):.4f}" for x in both)]
+    return [""] * 3
 
 
 def main() -> None:
@@ -107,19 +196,25 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=SETS)
+    parser.add_argument("--forms", nargs="+", default=[form.name for form in FORMS])
     given = parser.parse_args()
     torch.set_num_threads(1)
-    results = json.loads(given.output.read_text()) if given.output.exists() else {}
+    results = Results(given.output)
     for name in given.sets:
-        data = load(name, given.data_dir)
-        for seed in range(SEEDS):
-            for form in FORMS:
-                for lr in LRS:
-                    key = f"{name} {form} {lr} {seed}"
-                    if key not in results:
-                        results[key] = run(form, data, lr, seed)
-                        given.output.write_text(json.dumps(results, indent=0) + "\n")
-        table(results)
+        train, test = load(name, given.data_dir)
+        tuning = held_out(train)
+        for form in FORMS:
+            if form.name in given.forms:
+                tried = results.of(name, form, tuning, LRS, [TUNING_SEED] * len(LRS))
+                lr = LRS[tried.index(max(tried))]
+                results.of(name, form, (train, test), [lr] * len(SEEDS), SEEDS)
+                print(name, form.name, *cells(results, name, form), flush=True)
+    heads = ["form", *(f"{name} {head}" for name in SETS for head in ("lr", "AUC", "AP"))]
+    rows = [[form.name, *(c for n in SETS for c in cells(results, n, form))] for form in FORMS]
+    lines = [heads, ["---"] * len(heads), *rows]
+    given.output.with_suffix(".md").write_text(
+        "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from fcco_lab.files import file_name
 from fcco_lab.named_objects import is_named
 from fcco_lab.runs import Record
 from fcco_lab.training import Config, Diverged, Training
+from fcco_lab.training.config import OF_OBJECTIVE
 from fcco_lab.training.problem import Problem, load_problem
 
 __all__ = ["RunJob", "finish", "run_job"]
@@ -30,7 +31,7 @@ def _problem(key: tuple[tuple[str, object], ...], data_dir: Path | None) -> Prob
 def _read_once(job: RunJob) -> Problem:
     """A worker runs many configs on one data set."""
     of_the_data = ("data", "target", "drop", "train_size", "holdout", "objective", "device")
-    keys = [*of_the_data, *(["method"] if is_named(job.config.method) else [])]
+    keys = [*of_the_data, *OF_OBJECTIVE, *(["method"] if is_named(job.config.method) else [])]
     return _problem(tuple((key, getattr(job.config, key)) for key in keys), job.data_dir)
 
 

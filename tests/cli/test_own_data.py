@@ -288,8 +288,8 @@ def test_a_second_setting_has_a_directory_of_its_own(tmp_path, capsys, monkeypat
 @pytest.mark.parametrize(
     ("table", "words", "message"),
     [
-        (SURVIVAL, (), "objective auc needs classes, but {} has survival times: use cox"),
-        (RANKING, (), "objective auc needs classes, but {} has grades of queries: use ndcg or li"),
+        (SURVIVAL, (), "objective auc-exp needs classes, but {} has survival times: use cox"),
+        (RANKING, (), "objective auc-exp needs classes, but {} has grades of queries: use ndcg"),
         (CLASSES, ("--target", "lable"), "{} has no column 'lable' (did you mean 'label'?)"),
         (
             SURVIVAL,

@@ -26,12 +26,12 @@ from fcco_lab.training.problem import load_problem
 
 
 def scores_of(output, network):
-    """scikit-learn's macro AUC and AP of the weights in model.pt, on digits' test set."""
+    """scikit-learn's macro AUC and AP of the log-odds by model.pt, on digits' test set."""
     problem = load_problem(Config())
     model = build_network(network, (1, 8, 8), 10, seed=5)
     model.load_state_dict(torch.load(output / "model.pt", weights_only=True))
     with torch.no_grad():
-        scores = model.eval()(problem.test_inputs).numpy()
+        scores = model.eval()(problem.test_inputs).double().softmax(1).logit().numpy()
     labels = load_digits(seed=0)[1].labels.numpy()
     return (
         roc_auc_score(labels, scores, average="macro"),

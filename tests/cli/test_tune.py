@@ -74,6 +74,7 @@ def test_grid_chooses_the_best_of_its_records_and_resumes(tmp_path, capsys):
     given = read_toml(tmp_path / "best.toml")
     wanted = config.as_record() | {"lr": lr, "beta": 0.1}
     assert Config.of(given).as_record() == wanted
+    assert given.pop("objective") == "auc", "of which a command has a default of its own"
     assert all(value != getattr(Config(), key) for key, value in given.items())
     before = (tmp_path / "runs.jsonl").read_text()
     tune(tmp_path, config, **grids)

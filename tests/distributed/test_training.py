@@ -49,7 +49,9 @@ FOUR = Config(
 
 def words(config, *more):
     told = Config().as_record()
-    flags = [f"--set={k}={v}" for k, v in config.as_record().items() if v != told[k]]
+    flags = [
+        f"--set={k}={v}" for k, v in config.as_record().items() if v != told[k] or k == "objective"
+    ]
     return ["train", *flags, "--no-tensorboard", "--checkpoint-every=0", "--output=run", *more]
 
 

@@ -135,6 +135,44 @@ def test_the_exponential_form_is_that_of_the_loss_and_has_its_share_of_cross_ent
     assert value == pytest.approx(expected.item(), abs=1e-12)
 
 
+def test_without_its_bound_the_exponential_form_is_the_log_of_the_mean_over_all_pairs(problem):
+    model, data, _ = problem
+    with torch.no_grad():
+        h, labels = model(data.inputs), data.labels
+        costs = [
+            (h[~labels[:, k], k, None] - h[labels[:, k], k]).div(0.7).exp().mean().log() * 0.7
+            for k in range(4)
+        ]
+    value = exact_value(model, data, ExponentialAUC(4, 23, 0.7, bounded=False))
+    assert value == pytest.approx(sum(costs).item() / 4, abs=1e-12)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_exponential_form_reports_its_standard_errors(problem, shared):
+    """Of means over n terms: their standard deviation divided by sqrt(n)."""
+    model, data, _ = problem
+    if shared:
+        batch = data.batch(torch.arange(23))
+    else:
+        loader = fcco.data.block_loader(
+            data, MultiTaskAUC(4), blocks_per_step=4, samples_per_block=9, num_steps=1, seed=0
+        )
+        (batch,) = loader
+    with torch.no_grad():
+        probe = ExponentialAUC(4, 23, 0.7).inner(model, batch)
+        h = model(batch.inputs)
+    for row, task in enumerate(probe.blocks):
+        if shared:
+            own, positive = h[:, task], batch.positive[:, row] == 1
+        else:
+            own = h[9 * row : 9 * row + 9, task]
+            positive = torch.arange(9) < batch.positives
+        terms = [(own[~positive] / 0.7).exp(), (-own[positive] / 0.7).exp()]
+        expected = [t.std() / len(t) ** 0.5 for t in terms]
+        noise = probe.noise[row] * probe.log_scale[row].exp()
+        torch.testing.assert_close(noise, torch.stack(expected))
+
+
 @pytest.mark.parametrize("offset", [-500.0, 0.0, 500.0])
 def test_the_exponential_form_of_huge_scores_is_finite_and_points_the_right_way(offset):
     """Scores of +-1000 in the wrong order, in float32; any common offset."""

@@ -5,7 +5,7 @@ Commands import what needs torch when they run: their help should not wait for i
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, fields
+from dataclasses import Field, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,10 +44,15 @@ Command = Callable[..., None]
 def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Give a command a flag for every field of ``Config``, and call it with the config.
 
+    A command with one method has the objective that suits it as the default.
+
     Args:
         but: fields that the command sets itself.
     """
     flags = {field.name: _flag(field) for field in fields(Config) if field.name not in but}
+    if "method" in flags:
+        (objective,) = (field for field in fields(Config) if field.name == "objective")
+        flags["objective"] = _flag(objective, "auc-exp, or auc if slopes are stale")
 
     def decorate(command: Command) -> Command:
         @wraps(command)
@@ -67,9 +72,9 @@ def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     return decorate
 
 
-def _flag(field: Field[Any]) -> inspect.Parameter:
+def _flag(field: Field[Any], default: str = "") -> inspect.Parameter:
     kind: Any = str if len(kinds(field)) > 1 else field.type
-    shown = str(field.default).lower()
+    shown = default or str(field.default).lower()
     option = typer.Option(rich_help_panel=_PANEL, help=field.metadata["help"], show_default=shown)
     return _parameter(field.name, Annotated[kind | None, option])
 
@@ -98,6 +103,9 @@ def make_config(file: Path | None, words: Sequence[str], flags: Mapping[str, Any
             raise ValueError(f"--set takes key=value, such as lr=0.1, got {word!r}")
         typed[key.strip().replace("-", "_")] = text.strip()
     typed |= {key: value for key, value in flags.items() if value is not None}
-    config = Config.of(given | Config.parsed(typed))
+    given |= Config.parsed(typed)
+    config = Config.of(given)
+    if "method" in flags and "objective" not in given:
+        config = replace(config, objective=config.usual_objective)
     check_device(config.device)
     return config

@@ -1,6 +1,7 @@
 """Learning with one of our own methods."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from fcco.data import BlockLoader, block_loader, exact_pass
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
 from fcco.kernel.safeguard import ChangeBound
+from fcco.objectives import one_vs_rest
 from fcco.optim import CompositionalOptimizer
 from fcco.problem.batches import leaves
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Update
@@ -37,8 +39,11 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
     entry = entry_of(config.method)
     assert not isinstance(entry, Baseline)
     method = entry.method
-    if config.one_slope or config.updated_slopes:
-        method = method.with_one_slope() if config.one_slope else method.updated()
+    if config.one_slope:
+        method = method.with_one_slope()
+    elif config.updated_slopes or config.objective == "auc-exp":
+        with suppress(ValueError):  # it cannot, and was not asked to: the config has checked that
+            method = method.updated()
     settings = entry.arguments(
         update=_RULES[config.update](),
         lr=config.lr,
@@ -78,6 +83,22 @@ def inputs_of_a_step(config: Config, problem: Problem) -> int:
     return len(_loader(config, problem).sampler.at(1).inputs)
 
 
+class LogOdds(nn.Module):
+    """A network that ends in the log-odds of each class against the rest.
+
+    Args:
+        network: gives one logit per class.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Of all classes."""
+        return one_vs_rest(self.network(inputs))
+
+
 class Compositional(Learner):
     """Batches of blocks, an optimizer of ours, and its exact passes when they are due.
 
@@ -97,8 +118,11 @@ class Compositional(Learner):
         model: nn.Module,
         stepped: nn.Module | None = None,
     ) -> None:
-        self.model, self.problem = model, problem
-        self.stepped = model if stepped is None else stepped
+        self.problem = problem
+        self.model, self.stepped = model, model if stepped is None else stepped
+        odds = config.objective == "auc-exp" and config.log_odds
+        if odds and problem.num_outputs != 1:  # the one logit of two classes is theirs
+            self.model, self.stepped = LogOdds(self.model), LogOdds(self.stepped)
         self.ranks = Ranks()
         self.opt = build_optimizer(config, problem, model)
         self.loader = _loader(config, problem)
@@ -133,7 +157,7 @@ class Compositional(Learner):
         return value
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """The network's outputs."""
+        """The network's outputs, or their log-odds."""
         outputs: Tensor = self.model(inputs)
         return outputs
 

@@ -11,7 +11,7 @@ from fcco_lab.choices import suggestion
 from fcco_lab.networks import NETWORKS
 from fcco_lab.training.setting import NOT_NEGATIVE, POSITIVE, Check, check, parse, setting
 
-__all__ = ["CHOICES", "METHODS", "Config", "read_toml"]
+__all__ = ["CHOICES", "METHODS", "OF_OBJECTIVE", "Config", "read_toml"]
 
 METHODS = (
     *("sox", "soap", "bsgd", "msvrm-v1", "msvrm-v2", "msvrm-v3", "msvrm-v1-sp", "msvrm-v2-sp"),
@@ -19,6 +19,9 @@ METHODS = (
 )
 """The registered methods that one inner sample is enough for. They are listed here too, and a test
 compares, because the registry needs torch, and help should not wait for it."""
+
+OF_OBJECTIVE = ("temperature", "bounded", "cross_entropy", "log_odds")
+"""The settings of the objective auc-exp."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +58,16 @@ class Config:
     )
     objective: str = setting(
         "auc",
-        "AUC by moments of the scores, AUC by the gap of means (the paper's), average precision; "
-        "Cox's partial likelihood for survival data; NDCG and ListNet for rankings",
-        choices=("auc", "gap", "ap", "cox", "ndcg", "listnet"),
+        "AUC by moments of the scores, by exponentials, by the gap of means (the paper's), average "
+        "precision; Cox's partial likelihood for survival data; NDCG and ListNet for rankings",
+        choices=("auc", "auc-exp", "gap", "ap", "cox", "ndcg", "listnet"),
         own=True,
+    )
+    temperature: float = setting(1.0, "Temperature T of auc-exp.", POSITIVE)
+    bounded: bool = setting(True, "auc-exp is T log(1 + u_1 u_2); otherwise T log(u_1 u_2).")
+    cross_entropy: float = setting(1.0, "Weight of cross-entropy in auc-exp.", NOT_NEGATIVE)
+    log_odds: bool = setting(
+        True, "auc-exp scores by log-odds of each class against the rest; otherwise by logits."
     )
     network: str = setting(
         "auto", "Network; auto: cnn for images, mlp for features", choices=("auto", *NETWORKS)
@@ -76,7 +85,9 @@ class Config:
     safeguard: bool = setting(
         True, "Bound the correction of z by ChangeBound if the method has one."
     )
-    updated_slopes: bool = setting(False, "Take slopes at u_t; see fcco.SOX.")
+    updated_slopes: bool = setting(
+        False, "Take slopes at u_t, as with auc-exp every method does that can; see fcco.SOX."
+    )
     one_slope: bool = setting(False, "Use one slope for both points (version 2); see fcco.MSVRM.")
     snapshot_every: int = setting(
         0,
@@ -144,6 +155,25 @@ class Config:
                 variants[name](entry.method)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
+
+    @property
+    def usual_objective(self) -> str:
+        """Of a method on classes: auc-exp, which measured better, but fails with stale slopes.
+
+        Examples:
+            >>> Config(method="sox").usual_objective, Config(method="msvrm-v3").usual_objective
+            ('auc-exp', 'auc')
+        """
+        from fcco_lab.entries import entry_of
+
+        entry = entry_of(self.method)
+        if isinstance(entry, Baseline) or self.one_slope:
+            return "auc"
+        try:
+            entry.method.updated()
+        except ValueError:
+            return "auc"
+        return "auc-exp"
 
     @property
     def name(self) -> str:

@@ -240,7 +240,7 @@ class Training:
         else:
             raise self._diverged(self.step, "the network's outputs are not finite")
         if self.config.diagnostics and isinstance(learner, Compositional):
-            look |= diagnose(learner.opt, self.model, problem.train, problem.objective)
+            look |= diagnose(learner.opt, learner.model, problem.train, problem.objective)
         self.curve.append(look)
         if journal is not None:
             journal.add(look)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from fcco.data import AnchorData, BlockData, Classified, ListData, Ranked, Survival, TaskData
 from fcco.metrics import concordance_index, macro_auroc, macro_average_precision, ndcg
-from fcco.objectives import NDCG, AveragePrecision, Cox, ListNet, MultiTaskAUC, MultiTaskGap
+from fcco.objectives import (
+    NDCG,
+    AveragePrecision,
+    Cox,
+    ExponentialAUC,
+    ListNet,
+    MultiTaskAUC,
+    MultiTaskGap,
+)
 from fcco.problem.objective import Objective
 from fcco_lab.named_objects import is_named, load_named
+from fcco_lab.training.config import OF_OBJECTIVE, Config
 
 if TYPE_CHECKING:
     from fcco_lab.datasets.catalogue import Kind
@@ -26,36 +36,48 @@ def _tasks(make: Callable[[int], Objective], train: Classified) -> Blocks:
     return TaskData(train.inputs, labels), make(labels.shape[1])
 
 
-def _average_precision(train: Classified) -> Blocks:
+def _exponential(train: Classified, config: Config) -> Blocks:
+    form = partial(
+        ExponentialAUC,
+        num_samples=len(train),
+        temperature=config.temperature,
+        bounded=config.bounded,
+        cross_entropy=config.cross_entropy,
+    )
+    return _tasks(form, train)
+
+
+def _average_precision(train: Classified, _: Config) -> Blocks:
     labels = task_labels(train.classes, train.num_classes)
     data = AnchorData.average_precision(train.inputs, labels)
     return data, AveragePrecision(labels.sum(0).tolist(), len(train))
 
 
-def _cox(train: Survival) -> Blocks:
+def _cox(train: Survival, _: Config) -> Blocks:
     data = AnchorData.survival(train.inputs, train.times, train.events)
     return data, Cox(data.num_blocks, len(train), data.max_ties)
 
 
-def _ndcg(train: Ranked) -> Blocks:
+def _ndcg(train: Ranked, _: Config) -> Blocks:
     data = ListData(train.inputs, train.grades, train.lengths)
     return data, NDCG(train.grades, train.lengths)
 
 
-def _list_net(train: Ranked) -> Blocks:
+def _list_net(train: Ranked, _: Config) -> Blocks:
     data = ListData(train.inputs, train.grades, train.lengths, relevant=False)
     return data, ListNet(train.grades, train.lengths)
 
 
-OBJECTIVES: dict[str, tuple[Kind, Callable[[Any], Blocks]]] = {
-    "auc": ("classes", lambda train: _tasks(MultiTaskAUC, train)),
-    "gap": ("classes", lambda train: _tasks(MultiTaskGap, train)),
+OBJECTIVES: dict[str, tuple[Kind, Callable[[Any, Config], Blocks]]] = {
+    "auc": ("classes", lambda train, _: _tasks(MultiTaskAUC, train)),
+    "auc-exp": ("classes", _exponential),
+    "gap": ("classes", lambda train, _: _tasks(MultiTaskGap, train)),
     "ap": ("classes", _average_precision),
     "cox": ("survival", _cox),
     "ndcg": ("ranking", _ndcg),
     "listnet": ("ranking", _list_net),
 }
-"""The kind of data that each needs, and what it makes of the training part."""
+"""The kind of data that each needs, and what it makes of the training part of a run."""
 
 KINDS: dict[type, Kind] = {Classified: "classes", Survival: "survival", Ranked: "ranking"}
 
@@ -82,7 +104,7 @@ def kind_of(objective: str) -> Kind | None:
     return None if is_named(objective) else OBJECTIVES[objective][0]
 
 
-def blocks_of(objective: str, train: Any, data: str) -> Blocks:
+def blocks_of(config: Config, train: Any) -> Blocks:
     """The training part in blocks, and the objective on them.
 
     A user's own objective is a class, which is called with the number of tasks and gets
@@ -90,11 +112,13 @@ def blocks_of(objective: str, train: Any, data: str) -> Blocks:
     ``Ranked``) to both.
 
     Args:
-        objective: a name, or ``module:name``.
+        config: names the objective and the data.
         train: the training part.
-        data: its name, for errors.
     """
-    kind = KINDS[type(train)]
+    objective, data, kind = config.objective, config.data, KINDS[type(train)]
+    for name in OF_OBJECTIVE:
+        if objective != "auc-exp" and getattr(config, name) != getattr(Config, name):
+            raise ValueError(f"{name} is a setting of objective auc-exp, not of {objective}")
     if not is_named(objective):
         needed, make = OBJECTIVES[objective]
         if needed != kind:
@@ -103,7 +127,7 @@ def blocks_of(objective: str, train: Any, data: str) -> Blocks:
                 f"objective {objective} needs {_SAID[needed]}, but {data} has {_SAID[kind]}: use "
                 f"{fitting}"
             )
-        return make(train)
+        return make(train, config)
     own = load_named("objective", objective)
     if isinstance(own, type) and issubclass(own, Objective):
         if kind != "classes":

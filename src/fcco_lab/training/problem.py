@@ -94,7 +94,7 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     inputs, test_inputs = (
         part.to(config.device) for part in _standardized(train.inputs, test.inputs)
     )
-    blocks, objective = blocks_of(config.objective, replace(train, inputs=inputs), config.data)
+    blocks, objective = blocks_of(config, replace(train, inputs=inputs))
     for key in ("objective", "method"):
         if is_named(word := getattr(config, key)) and not word.startswith("python:"):
             content[f"{key}_source"] = source_of_named(word)

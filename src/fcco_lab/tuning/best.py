@@ -22,18 +22,21 @@ def ranked(records: Iterable[Record]) -> list[Record]:
 
 
 def as_toml(config: Config) -> str:
-    """A config file with the settings that are not the default, without the held-out part.
+    """A config file: the objective, and what is not the default, without the held-out part.
 
     Examples:
         >>> print(as_toml(Config(data="usps", lr=0.1, safeguard=False, holdout=0.2)), end="")
         data = "usps"
+        objective = "auc"
         lr = 0.1
         safeguard = false
     """
     lines = []
     for field in fields(config):
         value = getattr(config, field.name)
-        if field.name != "holdout" and value != field.default:
+        # Commands have a default of their own for the objective.
+        told = field.name == "objective" or value != field.default
+        if told and field.name != "holdout":
             # JSON writes text, numbers and booleans as TOML does.
             lines.append(f"{field.name} = {json.dumps(value, ensure_ascii=False)}\n")
     return "".join(lines)
