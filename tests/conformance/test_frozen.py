@@ -24,7 +24,7 @@ import fcco
 from fcco.testing import CATALOGUE, RULES, Toy, make_update
 from fcco.testing.job import Job, assert_same, assert_unchanged, capture
 
-FAST = [("plain", (0, 1)), ("adam", (2, 1))]
+FAST = [("adam", (2, 1))]
 """Step rules, with the number of the layer and of the groups."""
 
 METHODS = ["sox", "msvrm-v1-age", "msvrm-v2-theory", "msvrm-v3-storm", "fresh-pair-v2"]

@@ -122,7 +122,8 @@ def sizes(rank):
         8 + 8 * 16: lambda: L.ContrastiveLoss(20, temperature=0.1)(e, e, index),
         8 + 4 * 16: lambda: L.NCALoss(LABELS.long())(e, index),
         4 + 8: lambda: L.GroupDROLoss(3, temperature=1.0)(e[:, 0], index % 3),
-        16 + 4 * 1: lambda: L.TableLoss(O.GroupDRO(8))(Probe(index, e[:, :1])),
+        16 + 4 * 1: lambda: L.TableLoss(O.GroupDRO(8), beta=0.5)(Probe(index, e[:, :1])),
+        16 + 4 * 2: lambda: L.TableLoss(O.GroupDRO(8))(Probe(index, e[:, :1])),  # and its noise
     }
     for size, call in calls.items():
         with words() as sent:

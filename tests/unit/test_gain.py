@@ -89,7 +89,7 @@ def test_few_rows_are_learned_from_in_every_step(rows, learned):
     """Eight per step, or every fourth step."""
     memory, steps = new_gain(), []
     for step in range(1, 41):
-        seen = (rows, 1.0, 1.0) if learns(step, float(memory[1])) else ()
+        seen = (rows, 1.0, 1.0) if learns(memory) else ()
         steps += [step] * bool(seen)
         memory = next_gain(memory, seen)
     assert len(steps) == pytest.approx(learned, abs=2)

@@ -79,8 +79,7 @@ class Coefficients:
         """The same with the gain that a memory has chosen, if it is to choose."""
         if not self.auto:
             return self
-        step, rows = memory[:2].tolist()
-        return replace(self, beta=chosen_gain(memory), learns=learns(int(step) + 1, rows))
+        return replace(self, beta=chosen_gain(memory), learns=learns(memory))
 
     def gain(self, old: Tensor, fresh: Tensor) -> Scalar:
         """beta, or that of each row by the rule, from the logarithms of its old and new value."""

@@ -70,13 +70,15 @@ def chosen_gain(memory: Tensor) -> float:
     return float(min(max(1 - noise / surprise, _LEAST), 1.0))
 
 
-def learns(step: int, rows: float) -> bool:
-    """Whether the next step, number t, is one to learn from, after so many rows.
+def learns(memory: Tensor) -> bool:
+    """Whether the next step is one to learn from.
 
     Examples:
-        >>> [step for step in range(1, 10) if learns(step, rows=40)]
-        [4, 6, 7, 8, 9]
+        >>> [step for step in range(10) if learns(torch.tensor([step, 40.0, 4.0, 1.0]))]
+        [3, 5, 6, 7, 8, 9]
     """
+    before, rows, *_ = memory.tolist()
+    step = int(before) + 1
     return rows < _ROWS * step or step % _EVERY == 0
 
 

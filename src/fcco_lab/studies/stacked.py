@@ -195,8 +195,7 @@ class Stack:
         counts = both.isfinite().all(0) & known[:, self.auto]
         seen = torch.stack([counts.double(), *both.where(counts, 0)]).sum(3).movedim(0, 2)
         for memory, sums in zip(self.memory.view(-1, 4), seen.view(-1, 3).tolist(), strict=True):
-            step, rows = memory[:2].tolist()
-            memory.copy_(next_gain(memory, sums if learns(int(step) + 1, rows) else ()))
+            memory.copy_(next_gain(memory, sums if learns(memory) else ()))
 
     def _move(self, step: int, gradients: dict[str, Tensor]) -> None:
         """A step of momentum and Adam, with a step size that decays linearly."""

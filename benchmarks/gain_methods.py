@@ -1,0 +1,86 @@
+"""Other corrections beside beta = "auto": ALEXR, MARS and version 2 with one slope, k = 16.
+
+    FCCO_DATA=DIR python -m benchmarks.gain_methods --output docs/results/gain/methods.json
+
+The problems, seeds, step sizes and number of steps of ``fcco study gain``. A sample costs SOX one
+value and one gradient, the others more: this is an equal number of steps, not equal work. A result
+is written as soon as it is known.
+"""
+
+import argparse
+import json
+import math
+from functools import partial
+from pathlib import Path
+from statistics import fmean, stdev
+
+import torch
+
+from fcco.data import block_loader, exact_value
+from fcco.optim import by_name
+from fcco.updates import Adam
+from fcco_lab.studies.gain import RATES, TUNING_SEEDS
+from fcco_lab.studies.workloads import WORKLOADS
+
+SAMPLES, STEPS, SEEDS = 16, 400, range(5)
+METHODS = {
+    "SOX, auto": ("sox", {"beta": "auto", "updated_slopes": True}),
+    "SOX, 0.5": ("sox", {"beta": 0.5, "updated_slopes": True}),
+    "MSVRM-v1, auto": ("msvrm-v1", {"beta": "auto", "updated_slopes": True}),
+    "MSVRM-v2, one slope": ("msvrm-v2", {"beta": 0.5, "one_slope": True}),
+    "ALEXR": ("alexr", {"beta": 0.5}),
+    "MARS": ("mars", {"beta": 0.5, "updated_slopes": True}),
+}
+
+
+def run(problem, name, options, lr, seed):
+    """The exact objective after training."""
+    model, objective = problem.make_model(seed), problem.objective
+    opt = by_name(name, model, objective, lr=lr, alpha=0.5, update=Adam(), **options)
+    loader = block_loader(
+        problem.train,
+        objective,
+        blocks_per_step=min(problem.blocks, problem.train.num_blocks),
+        samples_per_block=SAMPLES,
+        num_steps=STEPS,
+        seed=seed,
+    )
+    try:
+        for step, batch in enumerate(loader):
+            opt.param_groups[0]["lr"] = lr * (1 - step / STEPS)
+            opt.step(partial(objective.inner, model, batch))
+    except FloatingPointError:
+        return math.inf
+    with torch.no_grad():
+        return problem.risk(exact_value(model, problem.train, objective, chunk_size=4096))
+
+
+def main() -> None:
+    """Run what is not known yet, then print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--output", type=Path, default=Path("runs/gain_methods.json"))
+    parser.add_argument("--problems", default=",".join(WORKLOADS))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    known = json.loads(args.output.read_text()) if args.output.exists() else {}
+    print(f"| problem | {' | '.join(METHODS)} |\n|{'---|' * (len(METHODS) + 1)}")
+    for workload in args.problems.split(","):
+        problem, cells = WORKLOADS[workload](), []
+
+        def result(name, lr, seed):
+            key = f"{workload} | {name} | {lr} | {seed}"  # noqa: B023
+            if key not in known:
+                known[key] = run(problem, *METHODS[name], lr, seed)  # noqa: B023
+                args.output.write_text(json.dumps(known, indent=0))
+            return known[key]
+
+        for name in METHODS:
+            tried = {lr: fmean(result(name, lr, seed) for seed in TUNING_SEEDS) for lr in RATES}
+            best = min(tried, key=tried.get)
+            found = [result(name, best, seed) for seed in SEEDS]
+            cells.append(f"{fmean(found):.4f} ± {stdev(found):.4f}")
+        print(f"| {workload} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
