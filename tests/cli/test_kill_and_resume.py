@@ -65,6 +65,7 @@ def rage(directory, kills):
     return dict(zip(kills, json.loads(done.stdout), strict=True))
 
 
+@pytest.mark.slow
 def test_a_storm_of_kills_changes_nothing(tmp_path):
     for method, report in rage(tmp_path, KILLS).items():
         assert report["calm"] == report["exit"] == 0, report
