@@ -8,6 +8,7 @@ import torch
 import fcco
 from fcco.data import AnchorData, block_loader
 from fcco.updates import Adam
+from fcco_lab.studies import tracking
 from fcco_lab.studies.gain import GAINS, SEEDS, run_gain
 from fcco_lab.studies.stacked import Stack, Variant
 from fcco_lab.studies.summaries import summary
@@ -86,3 +87,18 @@ def test_auto_is_compared_with_the_rival_that_tuning_chose():
     rows = summary("gain", [better, worse, equal])[1:]
     assert ["0.2" in row for row in rows] == [True] * 3
     assert [row[-1] for row in rows] == ["better", "worse", "equal"]
+
+
+def test_tracking_compares_the_chosen_gain_with_all_fixed_ones(monkeypatch):
+    monkeypatch.setattr(tracking, "STEPS", 40)
+    monkeypatch.setattr(tracking, "SEEDS", 1)
+    cases = list(tracking.tracking_cases())
+    assert len(cases) == 48
+    record = tracking.run_tracking(**cases[0].options)
+    errors = record["errors"]
+    assert list(errors) == ["auto", *map(str, tracking.BETAS)]
+    assert min(errors.values()) > 0
+    (_, mean, worst), *_ = summary("tracking", [record])[1:]
+    best = min(error for beta, error in errors.items() if beta != "auto")
+    assert float(mean) == pytest.approx(errors["auto"] / best, abs=0.006)
+    assert float(worst) == pytest.approx(errors["auto"] / best, rel=0.01)

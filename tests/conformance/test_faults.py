@@ -137,3 +137,21 @@ if __name__ == "__main__":
         row = [name, *(str(counts.get(act, "")) for act in ACTS)]
         sys.stdout.write("| " + " | ".join(row) + " |\n")
         sys.stdout.flush()
+
+
+@pytest.mark.parametrize("k", [1, 10**9], ids=["interrupted", "not reached"])
+def test_an_interrupt_leaves_a_debugger_where_it_was(k):
+    """Also the count of covered lines, which the rest of a test run would lose."""
+
+    def debugger(frame, event, argument):
+        return None
+
+    _, acts = build(CATALOGUE["sox"])
+    before = sys.gettrace()
+    sys.settrace(debugger)
+    try:
+        with pytest.raises(KeyboardInterrupt) if k == 1 else nullcontext(), interrupt_at(k):
+            acts["step"]()
+        assert sys.gettrace() is debugger
+    finally:
+        sys.settrace(before)

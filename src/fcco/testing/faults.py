@@ -102,8 +102,9 @@ def interrupt_at(k: int) -> Iterator[None]:
                 raise KeyboardInterrupt(f"line {frame.f_lineno} of {Path(code.co_filename).name}")
         return trace
 
+    before = sys.gettrace()  # a debugger, or the count of covered lines
     sys.settrace(trace)
     try:
         yield
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
