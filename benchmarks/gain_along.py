@@ -4,14 +4,13 @@ FCCO_DATA=DIR python -m benchmarks.gain_along docs/results/gain/along.png
 """
 
 import sys
-from functools import partial
 
 import matplotlib
 import torch
 
 import fcco
-from fcco.data import block_loader
 from fcco.methods import chosen_gain
+from fcco_lab.studies.fitting import compositional
 from fcco_lab.studies.workloads import WORKLOADS
 
 matplotlib.use("Agg")
@@ -27,18 +26,12 @@ def along(name):
     opt = fcco.SOX(
         model, objective, lr=LR, beta="auto", updated_slopes=True, update=fcco.updates.Adam()
     )
-    loader = block_loader(
-        problem.train,
-        objective,
-        blocks_per_step=problem.blocks,
-        samples_per_block=SAMPLES,
-        num_steps=STEPS,
-        seed=0,
-    )
+    sizes = {"steps": STEPS, "blocks": problem.blocks, "samples": SAMPLES}
+    step, schedule = compositional(model, objective, problem.train, **sizes, seed=0, opt=opt)
     found = []
-    for step, batch in enumerate(loader):
-        opt.param_groups[0]["lr"] = LR * (1 - step / STEPS)
-        opt.step(partial(objective.inner, model, batch))
+    for _ in range(STEPS):
+        step()
+        schedule.step()
         memory = opt.table.buffers["gain"]
         _, rows, surprise, noise = memory.tolist()
         found.append(

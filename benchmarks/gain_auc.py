@@ -9,7 +9,6 @@ the fixed gains beta, is chosen on a seed of its own. A result is written as soo
 
 import argparse
 import json
-from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -17,40 +16,31 @@ import torch
 from torch.nn.functional import one_hot
 
 import fcco
-from fcco.data import TaskData, block_loader, exact_value
+from fcco.data import TaskData, exact_value
 from fcco.metrics import macro_auroc
 from fcco.objectives import MultiTaskAUC
 from fcco_lab.datasets import load_classes
+from fcco_lab.studies.fitting import compositional, fit
+from fcco_lab.studies.workloads import make_mlp
 
-SETS = {"digits": 400, "usps": 400, "tinyimagenet100": 400}
+SETS, STEPS = ("digits", "usps", "tinyimagenet100"), 400
 BETAS = (0.1, 0.2, 0.5, 0.9, 1.0, "auto")
 LRS = (0.003, 0.01)
 TUNING, SEEDS = 100, range(5)
 
 
-def run(data, beta, lr, seed, steps):
+def run(data, beta, lr, seed):
     """The exact objective and the test AUC after training."""
     (inputs, classes), (test_inputs, test_classes) = data
     tasks = int(classes.max()) + 1
-    torch.manual_seed(seed)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(inputs.shape[1], 64), torch.nn.ReLU(), torch.nn.Linear(64, tasks)
-    )
+    model = make_mlp(inputs.shape[1], 64, tasks)(seed)
     objective, blocks = MultiTaskAUC(tasks), TaskData.from_classes(inputs, classes)
     opt = fcco.SOX(
         model, objective, lr=lr, beta=beta, updated_slopes=True, update=fcco.updates.Adam()
     )
-    loader = block_loader(
-        blocks,
-        objective,
-        blocks_per_step=tasks // 5,
-        samples_per_block=16,
-        num_steps=steps,
-        seed=seed,
-    )
-    for step, batch in enumerate(loader):
-        opt.param_groups[0]["lr"] = lr * (1 - step / steps)
-        opt.step(partial(objective.inner, model, batch))
+    sizes = {"steps": STEPS, "blocks": tasks // 5, "samples": 16}
+    made = compositional(model, objective, blocks, **sizes, seed=seed, opt=opt)
+    fit(model, *made, STEPS, None)
     with torch.no_grad():
         value = exact_value(model, blocks, objective)
         labels = one_hot(test_classes, tasks).bool()
@@ -69,7 +59,7 @@ def main() -> None:
     def result(name, data, beta, lr, seed):
         key = f"{name} {beta} {lr} {seed}"
         if key not in known:
-            known[key] = run(data, beta, lr, seed, SETS[name])
+            known[key] = run(data, beta, lr, seed)
             args.output.write_text(json.dumps(known, indent=0))
         return known[key]
 

@@ -9,16 +9,14 @@ is written as soon as it is known.
 
 import argparse
 import json
-import math
-from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
 import torch
 
-from fcco.data import block_loader, exact_value
 from fcco.optim import by_name
 from fcco.updates import Adam
+from fcco_lab.studies.batches import train
 from fcco_lab.studies.gain import RATES, TUNING_SEEDS
 from fcco_lab.studies.workloads import WORKLOADS
 
@@ -33,28 +31,6 @@ METHODS = {
 }
 
 
-def run(problem, name, options, lr, seed):
-    """The exact objective after training."""
-    model, objective = problem.make_model(seed), problem.objective
-    opt = by_name(name, model, objective, lr=lr, alpha=0.5, update=Adam(), **options)
-    loader = block_loader(
-        problem.train,
-        objective,
-        blocks_per_step=min(problem.blocks, problem.train.num_blocks),
-        samples_per_block=SAMPLES,
-        num_steps=STEPS,
-        seed=seed,
-    )
-    try:
-        for step, batch in enumerate(loader):
-            opt.param_groups[0]["lr"] = lr * (1 - step / STEPS)
-            opt.step(partial(objective.inner, model, batch))
-    except FloatingPointError:
-        return math.inf
-    with torch.no_grad():
-        return problem.risk(exact_value(model, problem.train, objective, chunk_size=4096))
-
-
 def main() -> None:
     """Run what is not known yet, then print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -62,22 +38,26 @@ def main() -> None:
     parser.add_argument("--problems", default=",".join(WORKLOADS))
     args = parser.parse_args()
     torch.set_num_threads(1)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(args.output.read_text()) if args.output.exists() else {}
     print(f"| problem | {' | '.join(METHODS)} |\n|{'---|' * (len(METHODS) + 1)}")
     for workload in args.problems.split(","):
         problem, cells = WORKLOADS[workload](), []
 
-        def result(name, lr, seed):
-            key = f"{workload} | {name} | {lr} | {seed}"  # noqa: B023
+        def result(label, lr, seed):
+            key = f"{workload} | {label} | {lr} | {seed}"  # noqa: B023
             if key not in known:
-                known[key] = run(problem, *METHODS[name], lr, seed)  # noqa: B023
+                name, options = METHODS[label]
+                model, objective = problem.make_model(seed), problem.objective  # noqa: B023
+                opt = by_name(name, model, objective, lr=lr, alpha=0.5, update=Adam(), **options)
+                known[key], _ = train(problem, model, opt, SAMPLES, STEPS, seed)  # noqa: B023
                 args.output.write_text(json.dumps(known, indent=0))
             return known[key]
 
-        for name in METHODS:
-            tried = {lr: fmean(result(name, lr, seed) for seed in TUNING_SEEDS) for lr in RATES}
+        for label in METHODS:
+            tried = {lr: fmean(result(label, lr, seed) for seed in TUNING_SEEDS) for lr in RATES}
             best = min(tried, key=tried.get)
-            found = [result(name, best, seed) for seed in SEEDS]
+            found = [result(label, best, seed) for seed in SEEDS]
             cells.append(f"{fmean(found):.4f} ± {stdev(found):.4f}")
         print(f"| {workload} | {' | '.join(cells)} |", flush=True)
 

@@ -26,7 +26,6 @@ __all__ = [
     "learns",
     "new_gain",
     "next_gain",
-    "share_of",
 ]
 
 Beta = float | str | tuple[str, float]
@@ -40,7 +39,6 @@ PLACE = 0.4
 
 _LEAST = 0.02
 """Of a gain that is chosen: a row that takes over less would not notice that it is wrong."""
-
 
 _LAST = 300
 """The rows that the means remember: enough to know beta to 0.1, and few enough to follow drift."""
@@ -82,16 +80,6 @@ def learns(memory: Tensor) -> bool:
     return rows < _ROWS * step or step % _EVERY == 0
 
 
-def share_of(count: float, rows: float) -> float:
-    """The weight of ``count`` rows in the means, if there are so many rows with them.
-
-    Examples:
-        >>> share_of(20, 20), share_of(20, 80), share_of(30, 10_000), share_of(1000, 10_000)
-        (1.0, 0.25, 0.1, 1.0)
-    """
-    return min(count / max(min(rows, _LAST), 1), 1.0)
-
-
 def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
     """The memory after a step.
 
@@ -105,10 +93,11 @@ def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
         tensor([1., 2., 4., 1.], dtype=torch.float64)
     """
     step, rows, *means = memory.tolist()
-    count, *sums = seen or (0.0, 0.0, 0.0)
-    rows += count
-    share = share_of(count, rows)
-    means = [m + share * (x / max(count, 1) - m) for m, x in zip(means, sums, strict=True)]
+    if seen and seen[0]:
+        count, *sums = seen
+        rows += count
+        share = min(count / min(rows, _LAST), 1.0)
+        means = [m + share * (x / count - m) for m, x in zip(means, sums, strict=True)]
     return memory.new_tensor([step + 1, rows, *means])
 
 

@@ -9,14 +9,12 @@ from torch.nn.functional import normalize
 
 from fcco.objectives.domains import check_positive
 from fcco.objectives.scores import exponentials, standard_error, widened
+from fcco.objectives.sums import PRODUCTS
 from fcco.problem.batches import ViewBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["GlobalContrastive"]
-
-PAIRS = 1 << 19
-"""Formed at a time by ``inner_of_all``."""
 
 
 class GlobalContrastive(nn.Module, ScaledObjective):
@@ -101,7 +99,7 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         if not isinstance(heat, float):
             columns.append(heat.squeeze(1).double())
         scale = torch.empty_like(columns[0])
-        for blocks in torch.arange(len(x), device=x.device).split(max(1, PAIRS // len(x))):
+        for blocks in torch.arange(len(x), device=x.device).split(max(1, PRODUCTS // len(x))):
             for first, second, shift in ((x, y, 0), (y, x, len(x)))[: self.num_blocks // len(x)]:
                 terms = (first[blocks] @ second.T).sub_(own[blocks, None])
                 terms.div_(heat if isinstance(heat, float) else heat[blocks + shift])

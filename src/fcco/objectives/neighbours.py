@@ -8,14 +8,12 @@ from torch import Tensor
 
 from fcco.objectives.domains import check_positive, project_ratio
 from fcco.objectives.scores import exponentials, summed, widened
+from fcco.objectives.sums import PRODUCTS
 from fcco.problem.batches import AnchorBatch, PairBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["NCA"]
-
-PAIRS = 1 << 19
-"""Formed at a time by ``inner_of_all``."""
 
 
 class NCA(ScaledObjective):
@@ -86,7 +84,7 @@ class NCA(ScaledObjective):
             same = (batch.classes[partners] == kind).nonzero().flatten()
             same = slice(*same[[0, -1]].add(same.new_tensor([0, 1]))) if len(same) else slice(0)
             mine = (kinds == kind).nonzero().flatten()
-            for some in mine.split(max(1, PAIRS // len(partners))):
+            for some in mine.split(max(1, PRODUCTS // len(partners))):
                 terms = _minus_squares(points[batch.anchors[some]], others)
                 itself = place[batch.anchors[some]]
                 rows = (itself >= 0).nonzero().flatten()

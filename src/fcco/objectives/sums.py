@@ -11,10 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["CACHED", "Tails", "by_pairs", "interpolated", "tails"]
+__all__ = ["CACHED", "PRODUCTS", "Tails", "by_pairs", "interpolated", "tails"]
 
 CACHED = 1 << 16
 """Pairs that are formed at a time."""
+PRODUCTS = 1 << 19
+"""The same where they are products of matrices, which pay off when they are large."""
 NODES = 24
 """Of the polynomial on an interval of width 2."""
 REACH = 40.0

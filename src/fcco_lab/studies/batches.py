@@ -19,7 +19,7 @@ from fcco_lab.studies.case import Case
 from fcco_lab.studies.fitting import compositional, fit
 from fcco_lab.studies.workloads import WORKLOADS, Workload
 
-__all__ = ["CONTENDERS", "SIZES", "batch_cases", "run_batches"]
+__all__ = ["CONTENDERS", "SIZES", "batch_cases", "run_batches", "train"]
 
 SIZES = (256, 64, 16, 4)
 """Inner samples per block."""
@@ -70,15 +70,15 @@ def run_batches(*, workload: str, method: str, samples: int, steps: int = STEPS)
     problem, entry = _load(workload), REGISTRY[CONTENDERS[method][0]]
     work = entry.values + 2 * entry.gradients  # of a step, where SOX has 3
 
-    def train(lr: float, second: float, seed: int) -> tuple[float, float]:
+    def run(lr: float, second: float, seed: int) -> tuple[float, float]:
         model = problem.make_model(seed)
         opt = _build(method, model, problem.objective, lr, second)
-        return _train(problem, model, opt, samples, steps * 3 // work, seed)
+        return train(problem, model, opt, samples, steps * 3 // work, seed)
 
     settings = list(product(_RATES, _SECOND))
-    scores = [train(*setting, TUNING_SEED)[0] for setting in settings]
+    scores = [run(*setting, TUNING_SEED)[0] for setting in settings]
     best = settings[scores.index(min(scores))]
-    runs = [train(*best, seed) for seed in range(SEEDS)]
+    runs = [run(*best, seed) for seed in range(SEEDS)]
     return {
         "metric": problem.metric_name,
         "lr": best[0],
@@ -93,7 +93,7 @@ def _load(name: str) -> Workload:
     return WORKLOADS[name]()
 
 
-def _train(
+def train(
     problem: Workload,
     model: nn.Module,
     opt: CompositionalOptimizer,
