@@ -67,6 +67,26 @@ def test_the_settings_reach_the_objective_and_the_scores(tmp_path, capsys, bound
     assert record["curve"][-1]["gradient"] > 0
 
 
+def test_moments_of_log_odds(tmp_path, capsys):
+    """The objective of the log-odds of the model, by its definition; tested by log-odds too."""
+    words = ["--objective", "auc-odds", "--diagnostics", "--output", tmp_path / "run"]
+    done = call(capsys, "train", *SMALL, *words)
+    assert done.code == 0, done.err
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    problem = load_problem(Config())
+    h = log_odds(outputs(tmp_path / "run", problem.train.inputs)).sigmoid()
+    costs = []
+    for task in range(10):
+        labels = problem.train.labels[:, task]
+        above, below = h[labels, task], h[~labels, task]
+        spread = above.var(correction=0) + below.var(correction=0)
+        costs.append(spread + (1 - above.mean() + below.mean()).clamp(min=0) ** 2 / 2)
+    assert record["objective"] == pytest.approx(torch.stack(costs).mean().item(), rel=1e-4)
+    test = log_odds(outputs(tmp_path / "run", problem.test_inputs)).numpy()
+    wanted = roc_auc_score(load_digits(seed=0)[1].labels.numpy(), test, average="macro")
+    assert record["auc"] == pytest.approx(wanted, abs=1e-6)
+
+
 def test_the_one_logit_of_two_classes_is_their_log_odds(tmp_path, capsys):
     rows = [f"{k},{-k % 3},{int(k % 5 > 1)}" for k in range(40)]
     (tmp_path / "two.csv").write_text("\n".join(["a,b,label", *rows]))
@@ -102,8 +122,8 @@ def test_slopes_are_those_of_updated_rows_where_the_method_can():
         (["--method", "sox", "--temperature", "2"], "auc-exp"),
         (["--objective", "auc"], "auc"),
         (["--set", "objective=gap"], "gap"),
-        (["--method", "msvrm-v3"], "auc"),
-        (["--one-slope"], "auc"),
+        (["--method", "msvrm-v3"], "auc-odds"),
+        (["--one-slope"], "auc-odds"),
         (["--method", "cross-entropy"], "auc"),
     ],
 )

@@ -52,7 +52,7 @@ def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     flags = {field.name: _flag(field) for field in fields(Config) if field.name not in but}
     if "method" in flags:
         (objective,) = (field for field in fields(Config) if field.name == "objective")
-        flags["objective"] = _flag(objective, "auc-exp, or auc if slopes are stale")
+        flags["objective"] = _flag(objective, "auc-exp, or auc-odds if slopes are stale")
 
     def decorate(command: Command) -> Command:
         @wraps(command)

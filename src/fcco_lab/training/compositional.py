@@ -120,8 +120,8 @@ class Compositional(Learner):
     ) -> None:
         self.problem = problem
         self.model, self.stepped = model, model if stepped is None else stepped
-        odds = config.objective == "auc-exp" and config.log_odds
-        if odds and problem.num_outputs != 1:  # the one logit of two classes is theirs
+        # The one logit of two classes is their log-odds.
+        if config.of_log_odds and problem.num_outputs != 1:
             self.model, self.stepped = LogOdds(self.model), LogOdds(self.stepped)
         self.ranks = Ranks()
         self.opt = build_optimizer(config, problem, model)

@@ -58,9 +58,10 @@ class Config:
     )
     objective: str = setting(
         "auc",
-        "AUC by moments of the scores, by exponentials, by the gap of means (the paper's), average "
-        "precision; Cox's partial likelihood for survival data; NDCG and ListNet for rankings",
-        choices=("auc", "auc-exp", "gap", "ap", "cox", "ndcg", "listnet"),
+        "AUC by moments of the scores, of log-odds, by exponentials, by the gap of means (the "
+        "paper's), average precision; Cox's partial likelihood for survival data; NDCG and ListNet "
+        "for rankings",
+        choices=("auc", "auc-odds", "auc-exp", "gap", "ap", "cox", "ndcg", "listnet"),
         own=True,
     )
     temperature: float = setting(1.0, "Temperature T of auc-exp.", POSITIVE)
@@ -157,22 +158,29 @@ class Config:
                 raise ValueError(f"{name}: {error}") from None
 
     @property
+    def of_log_odds(self) -> bool:
+        """Whether scores are log-odds of each class against the rest, not logits."""
+        return self.objective == "auc-odds" or (self.objective == "auc-exp" and self.log_odds)
+
+    @property
     def usual_objective(self) -> str:
-        """Of a method on classes: auc-exp, which measured better, but fails with stale slopes.
+        """Of a method on classes: auc-exp, which measured best, but fails with stale slopes.
 
         Examples:
             >>> Config(method="sox").usual_objective, Config(method="msvrm-v3").usual_objective
-            ('auc-exp', 'auc')
+            ('auc-exp', 'auc-odds')
         """
         from fcco_lab.entries import entry_of
 
         entry = entry_of(self.method)
-        if isinstance(entry, Baseline) or self.one_slope:
+        if isinstance(entry, Baseline):
             return "auc"
+        if self.one_slope:
+            return "auc-odds"
         try:
             entry.method.updated()
         except ValueError:
-            return "auc"
+            return "auc-odds"
         return "auc-exp"
 
     @property

@@ -70,6 +70,7 @@ def _list_net(train: Ranked, _: Config) -> Blocks:
 
 OBJECTIVES: dict[str, tuple[Kind, Callable[[Any, Config], Blocks]]] = {
     "auc": ("classes", lambda train, _: _tasks(MultiTaskAUC, train)),
+    "auc-odds": ("classes", lambda train, _: _tasks(MultiTaskAUC, train)),
     "auc-exp": ("classes", _exponential),
     "gap": ("classes", lambda train, _: _tasks(MultiTaskGap, train)),
     "ap": ("classes", _average_precision),
