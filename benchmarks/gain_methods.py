@@ -14,6 +14,7 @@ from statistics import fmean, stdev
 
 import torch
 
+from fcco.distributed.sharded import global_norm
 from fcco.optim import by_name
 from fcco.updates import Adam
 from fcco_lab.studies.batches import train
@@ -21,6 +22,32 @@ from fcco_lab.studies.gain import RATES, TUNING_SEEDS
 from fcco_lab.studies.workloads import WORKLOADS
 
 SAMPLES, STEPS, SEEDS = 16, 400, range(5)
+ALPHA, SCALE = 0.5, 0.025
+
+
+class FreeMARS(Adam):
+    """MARS's approximate form, in which the gradient of the last step stands for G(w_{t-1}).
+
+    y_t = (1 - alpha) y_{t-1} + alpha G_t + s (1 - alpha) (G_t - G_{t-1}) has the solution
+
+        y_t = (1 - s) z_t + s G_t = z_t + s (1 - alpha) / alpha (z_t - z_{t-1})
+
+    with z the momentum of SOX: a step rule that remembers the last z is enough.
+    """
+
+    moments = ("h", "last")
+
+    def directions(self, zs, states, norm=global_norm):
+        """Adam's, of the extrapolated z."""
+        ahead = [
+            z + SCALE * (1 - ALPHA) / ALPHA * (z - state["last"])
+            for z, state in zip(zs, states, strict=True)
+        ]
+        for z, state in zip(zs, states, strict=True):
+            state["last"].copy_(z)
+        return super().directions(ahead, states, norm)
+
+
 METHODS = {
     "SOX, auto": ("sox", {"beta": "auto", "updated_slopes": True}),
     "SOX, 0.5": ("sox", {"beta": 0.5, "updated_slopes": True}),
@@ -28,6 +55,7 @@ METHODS = {
     "MSVRM-v2, one slope": ("msvrm-v2", {"beta": 0.5, "one_slope": True}),
     "ALEXR": ("alexr", {"beta": 0.5}),
     "MARS": ("mars", {"beta": 0.5, "updated_slopes": True}),
+    "MARS, free": ("sox", {"beta": 0.5, "updated_slopes": True, "update": FreeMARS()}),
 }
 
 
@@ -49,7 +77,8 @@ def main() -> None:
             if key not in known:
                 name, options = METHODS[label]
                 model, objective = problem.make_model(seed), problem.objective  # noqa: B023
-                opt = by_name(name, model, objective, lr=lr, alpha=0.5, update=Adam(), **options)
+                options = {"lr": lr, "alpha": ALPHA, "update": Adam()} | options
+                opt = by_name(name, model, objective, **options)
                 known[key], _ = train(problem, model, opt, SAMPLES, STEPS, seed)  # noqa: B023
                 args.output.write_text(json.dumps(known, indent=0))
             return known[key]

@@ -110,7 +110,9 @@ def test_help_has_every_setting_with_its_default(capsys):
         assert f" --{field.name.replace('_', '-')} " in shown
         assert field.metadata["help"] in shown
         default = (
-            "auc-exp, or auc-odds if slopes are stale" if field.name == "objective" else field.default
+            "auc-exp, or auc-odds if slopes are stale"
+            if field.name == "objective"
+            else field.default
         )
         assert f"[default: ({str(default).lower()})]" in shown
     tune = call(capsys, "tune", "--help").out

@@ -13,7 +13,7 @@ from fcco_lab.studies.case import Case
 from fcco_lab.studies.stacked import Stack, Variant
 from fcco_lab.studies.workloads import WORKLOADS, Workload
 
-__all__ = ["GAINS", "gain_cases", "run_gain"]
+__all__ = ["GAINS", "gain_cases", "run_gain", "train"]
 
 GAINS: dict[str, Any] = {
     "BSGD": 1.0,
@@ -45,11 +45,11 @@ def run_gain(*, workload: str, samples: int, steps: int) -> dict[str, Any]:
     """Choose each gain's step size on seeds of their own, then run the seeds of the comparison."""
     problem = _load(workload)
     tried = [Variant(beta, lr) for beta, lr in product(GAINS.values(), RATES)]
-    tuning, _, _ = _train(problem, samples, steps, TUNING_SEEDS, tried)
+    tuning, _, _ = train(problem, samples, steps, TUNING_SEEDS, tried)
     scores = tuning.mean(0).view(len(GAINS), len(RATES))
     chosen = scores.argmin(1).tolist()
     best = [Variant(b, RATES[k]) for b, k in zip(GAINS.values(), chosen, strict=True)]
-    values, metrics, gains = _train(problem, samples, steps, SEEDS, best)
+    values, metrics, gains = train(problem, samples, steps, SEEDS, best)
     auto = list(GAINS).index("auto")
     return {
         "metric": problem.metric_name,
@@ -67,7 +67,7 @@ def _load(name: str) -> Workload:
 
 
 @torch.no_grad()
-def _train(
+def train(
     problem: Workload, samples: int, steps: int, seeds: Sequence[int], variants: Sequence[Variant]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Exact objectives and test metrics at the end, (seeds, variants), and the gains."""
