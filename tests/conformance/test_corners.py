@@ -601,7 +601,16 @@ def test_a_parameter_without_an_anchor_makes_a_snapshot_due(name, how):
     assert exact.abs().min() > 0
 
 
-@pytest.mark.parametrize("name", [n for n, e in CATALOGUE.items() if not e.extra])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            n, marks=() if n in ("sox", "msvrm-v1-sp", "msvrm-v3-theory") else pytest.mark.slow
+        )
+        for n, e in CATALOGUE.items()
+        if not e.extra
+    ],
+)
 def test_a_step_leaves_nothing_to_the_garbage_collector(name):
     """A cycle would keep the graphs of many steps until it is found."""
     job = Job(CATALOGUE[name]).run(8)

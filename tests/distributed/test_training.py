@@ -207,7 +207,11 @@ def test_two_go_on_from_one_process(one, parallel, tmp_path):
     ("flags", "said"),
     [
         (["--set=lr=nought"], "lr must be a number, got 'nought'"),
-        (["--blocks-per-step=5"], "blocks_per_step=5 is not a multiple of the 2 shares (2 ranks)"),
+        pytest.param(
+            ["--blocks-per-step=5"],
+            "blocks_per_step=5 is not a multiple of the 2 shares (2 ranks)",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(["--method=min-max"], "min-max runs in one process", marks=pytest.mark.slow),
         pytest.param(["--diagnostics"], "diagnostics are for one process", marks=pytest.mark.slow),
         pytest.param(["--parallel=dpp"], "did you mean 'ddp'?", marks=pytest.mark.slow),

@@ -245,6 +245,7 @@ def test_eval_leaves_it_alone():
     assert all(v.equal(before[k]) for k, v in criterion.guard.state_dict().items())
 
 
+@pytest.mark.slow
 def test_it_pays():
     """A linear model on noisy data at a step size that is too large for the table."""
     random = generator(5)
