@@ -166,6 +166,8 @@ def test_compare_trains_the_same_and_from_python_too(tmp_path, capsys):
         (["--objective", "auc-exp", "--temperature", "0"], "temperature must be positive"),
         (["--objective", "auc-exp", "--cross-entropy", "-1"], "cross_entropy must not be negative"),
         (["--data", "FILE", "--objective", "auc-exp"], "times"),
+        (["--no-updated-slopes"], "auc-exp needs slopes at u_t"),
+        (["--set", "updated_slopes=false"], "auc-exp needs slopes at u_t"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, capsys, words, message):

@@ -1,13 +1,16 @@
 """The gain: it is that of a Kalman filter, and the noise behind it is the noise there is."""
 
+import math
+
 import pytest
 import torch
 
 import fcco
-from fcco.losses import GroupDROLoss, TableLoss
+from fcco.data import AnchorData, ViewData
+from fcco.losses import ContrastiveLoss, GroupDROLoss, TableLoss
 from fcco.methods import RULES, chosen_gain, cosine_gain, next_gain
 from fcco.methods.gain import learns, new_gain
-from fcco.objectives import GroupDRO, MultiTaskAUC, OneWayPartialAUC
+from fcco.objectives import NCA, GlobalContrastive, GroupDRO, MultiTaskAUC, OneWayPartialAUC
 from fcco.problem import Objective, Probe
 from fcco.problem.batches import AnchorBatch, GroupBatch, TaskBatch
 from fcco.testing import Toy, make_model
@@ -132,7 +135,7 @@ def test_a_state_of_another_kind_of_gain_is_refused_by_its_name(saved, built):
     problem = Toy()
     state = fcco.SOX(make_model("linear", 1), problem, lr=0.1, beta=saved).state_dict()
     opt = fcco.SOX(make_model("linear", 1), problem, lr=0.1, beta=built)
-    with pytest.raises(ValueError, match=r'one has beta="auto" and the other a number'):
+    with pytest.raises(ValueError, match=r'only one was built with beta="auto"'):
         opt.load_state_dict(state)
 
 
@@ -213,6 +216,8 @@ def test_one_sample_has_no_known_noise():
         (lambda m, p: fcco.SOX(m, p, lr=0.1, beta="atuo"), "beta must be .* got 'atuo'"),
         (lambda m, p: fcco.SOX(m, p, lr=0.1, beta=("scnt", 1.0)), "beta must be .*'scnt'"),
         (lambda m, p: fcco.SOX(m, p, lr=0.1, beta=("log", 2.0)), "beta must be .*'log', 2.0"),
+        (lambda m, p: fcco.SOX(m, p, lr=0.1, beta=("scent", math.nan)), "beta must be .*nan"),
+        (lambda m, p: fcco.SOX(m, p, lr=0.1, beta=([], 1.0)), "beta must be "),
         (lambda m, p: fcco.MSVRM(m, p, version=3, lr=0.1, beta="auto"), "msvrm-v3 needs a number"),
         (lambda m, p: fcco.Variant(m, p, version=1, lr=0.1, beta="auto"), "every row shrinks"),
         (
@@ -243,8 +248,119 @@ def test_a_gain_cannot_become_auto_later():
 
 def test_a_logarithmic_row_is_a_geometric_mean():
     old, fresh = torch.tensor([[2.0], [5.0], [3.0]]), torch.tensor([[8.0], [0.1], [3.0]])
-    beta = RULES["log"](0.25, old.log(), fresh.log())
-    torch.testing.assert_close(old + beta * (fresh - old), old**0.75 * fresh**0.25)
+    keep, share = RULES["log"](0.25, old.log(), fresh.log())
+    torch.testing.assert_close(keep * old + share * fresh, old**0.75 * fresh**0.25)
+
+
+def test_a_logarithmic_row_falls_far():
+    """1 minus the share would be rounded to 0, and the row would be the fresh value."""
+    old, fresh = torch.tensor([[1.0]]), torch.tensor([[1e-30]])
+    keep, share = RULES["log"](0.5, old.log(), fresh.log())
+    torch.testing.assert_close(keep * old + share * fresh, torch.tensor([[1e-15]]))
+
+
+def test_a_restart_is_exact():
+    keep, share = RULES["restart"](0.2, *torch.zeros(2, 1, 1, dtype=torch.float64))
+    assert (keep.item(), share.item()) == (0.8, 0.2)
+
+
+def test_a_bad_batch_passes():
+    """Its surprises count ten times the remembered ones at most, and its noise alike."""
+    memory = new_gain()
+    for _ in range(20):
+        memory = next_gain(memory, (30.0, 60.0, 30.0))
+    after = next_gain(memory, (30.0, 6e7, 6e7))
+    torch.testing.assert_close(after[2:], 0.9 * memory[2:] + 0.1 * 20, rtol=1e-12, atol=0)
+    for _ in range(20):
+        after = next_gain(after, (30.0, 60.0, 30.0))
+    assert chosen_gain(after) == pytest.approx(chosen_gain(memory), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("build", "changed"),
+    [
+        (lambda m, p: fcco.Variant(m, p, version=1, lr=0.1, beta=0.5), {"beta": ("scent", 3.0)}),
+        (lambda m, p: fcco.MSVRM(m, p, version=1, lr=0.1, beta=0.5), {"beta": ("log", 0.5)}),
+        (lambda m, p: fcco.MSVRM(m, p, version=1, lr=0.1, beta="auto"), {"gamma": "theory"}),
+    ],
+)
+def test_what_the_constructor_refuses_is_refused_later_too(build, changed):
+    model, problem = make_model("linear", 1), Toy()
+    opt = build(model, problem)
+    draw = problem.draw(3, 2, torch.Generator().manual_seed(0))
+    opt.step(lambda: problem.inner(model, draw))
+    before = opt.table.buffers["rows"].clone()
+    opt.param_groups[0].update(changed)
+    with pytest.raises(ValueError, match="beta"):
+        opt.step(lambda: problem.inner(model, draw))
+    assert before.equal(opt.table.buffers["rows"])
+
+
+class Steep(Walk):
+    """f(u) = u^4, whose squared errors overflow before its values do."""
+
+    def outer(self, u, blocks):
+        return u.squeeze(1) ** 4
+
+
+def test_an_overflow_is_not_remembered():
+    criterion = TableLoss(Steep(), beta="auto").double()
+    for size in (1.0, 1e45, 1.0):
+        values = torch.full((1, 1), size, dtype=torch.float64, requires_grad=True)
+        criterion(Probe(torch.tensor([0]), values, noise=values.detach() / 2))
+    assert criterion.gain.isfinite().all()
+
+
+def test_a_small_spread_of_large_values_is_seen():
+    """In float32, and in half precision, where a square would overflow."""
+    x = torch.tensor([[1000.0, 1000.5, 1001.0], [1000.0, 1000.0, 1000.0]])
+    for dtype in (torch.float32, torch.float16):
+        _, noise = groups(x.to(dtype))
+        torch.testing.assert_close(noise.flatten().float(), x.std(1) / 3**0.5)
+    _, noise = means_of_tasks((torch.arange(6.0) / 6 + 10).repeat(2, 1))
+    wanted = (torch.arange(6.0) / 6 + 10).double().sigmoid().view(2, 3).std(1) / 3**0.5
+    torch.testing.assert_close(noise[0].double(), wanted, rtol=0.02, atol=0)
+
+
+def test_a_sample_that_comes_twice_is_no_certainty():
+    """Weights are fixed, so the gain is small, with replacement as without."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 40, 64, generator=generator)
+    gains = []
+    for twice in (False, True):
+        criterion = ContrastiveLoss(40, temperature=1.0)
+        for _ in range(80):
+            drawn = torch.randint(40, (16,), generator=generator)
+            index = drawn if twice else torch.randperm(40, generator=generator)[:16]
+            criterion(x[index].requires_grad_(), y[index], index)
+        gains.append(chosen_gain(criterion.gain))
+    assert max(gains) < 0.1
+
+
+@pytest.mark.parametrize("kind", ["pairs", "points"])
+def test_an_anchor_is_no_sample_of_itself(kind):
+    """Batches of one's own: equal values have no noise, and the noise is that of the others."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(8, 5, generator=generator, dtype=torch.float64)
+    if kind == "pairs":
+        data, objective = ViewData(x, x.flip(1)), GlobalContrastive(8, temperature=1.0)
+    else:
+        data = AnchorData.neighbours(x, torch.tensor([0, 1] * 4))
+        objective = NCA(8)
+    rows = torch.tensor([5, 2, 7, 0])
+    probe = objective.inner(lambda inputs: inputs, data.batch(rows))
+    for k, block in enumerate(probe.blocks.tolist()):
+        others = [row for row in rows.tolist() if row != block % 8]
+        if kind == "pairs":
+            a, b = (torch.nn.functional.normalize(v, dim=1) for v in (x, x.flip(1)))
+            a, b = (b, a) if block >= 8 else (a, b)
+            i = block % 8
+            values = torch.stack([(a[i] @ b[j] - a[i] @ b[i]).exp() for j in others])
+        else:
+            values = torch.stack([(-(x[block] - x[j]).square().sum()).exp() for j in others])
+        wanted = values.std() / len(others) ** 0.5 / values.mean()
+        found = probe.noise[k, -1] / probe.values[k, -1]
+        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=0)
 
 
 def test_the_cosine_ends_at_its_least():

@@ -109,6 +109,7 @@ class ListData(BlockData[AnchorBatch]):
             partners=torch.cat([places, own[:, None]], dim=1),
             weights=torch.cat([other * share[:, None], 1 / size[:, None].double()], dim=1),
             samples=count.clamp(min=1),
+            sure=1,
         )
 
     def _batch(

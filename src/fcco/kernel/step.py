@@ -209,12 +209,13 @@ def track(
     if Point.PREVIOUS in further or part.derivative is not None:
         last = part.before.last_visit
         gamma = c.gamma_of(None if last is None else s.number - last, s.num_blocks, count, s.dtype)
+    keep: float | Tensor = 1 - c.beta
     beta: float | Tensor = c.beta
     if c.rule is not None:
-        beta = c.gain(s.rows.logs(part.old), s.rows.logs(seen[point]))
+        keep, beta = c.shares(s.rows.logs(part.old), s.rows.logs(seen[point]))
     a = inner.weights(beta, gamma, s.num_blocks / count)
     anchor = part.before.anchor
-    u = s.rows.advance(part.old, 1 - beta, a, seen[point], further, part.derivative, anchor)
+    u = s.rows.advance(part.old, keep, a, seen[point], further, part.derivative, anchor)
     return s.rows.project(torch.where(part.before.unvisited, part.old, u), part.ids)
 
 
@@ -233,8 +234,9 @@ def surprises(s: Step) -> Tensor:
         if s.method.corrected:
             ahead = track(s, part, c=replace(s.coefficients, beta=0.0))
         both = torch.stack(s.rows.surprise(ahead, fresh, part.noise, part.ids)).double()
-        known = both.isfinite().all(2).all(0) & ~part.before.unvisited.squeeze(1)
-        squares = both.square().sum(2).where(known, 0).sum(1)
+        squares = both.square().sum(2)
+        known = squares.isfinite().all(0) & ~part.before.unvisited.squeeze(1)
+        squares = squares.where(known, 0).sum(1)
         total += torch.cat([known.sum().view(1), squares])
     return total
 

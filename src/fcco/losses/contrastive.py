@@ -95,4 +95,4 @@ class ContrastiveLoss(RowLoss):
                 index, own = torch.cat([index, size + index]), torch.cat([own, own])
                 cosines, weights = torch.cat([cosines, cosines.T]), torch.cat([weights, weights])
             probe = self.objective.compare(index, own, cosines, weights, others)
-            return self._take(merged(probe, rows_of(self.objective).scaled))
+            return self._take(merged(probe, rows_of(self.objective).scaled, common=True))

@@ -89,4 +89,4 @@ class NCALoss(RowLoss):
             related=classes.unsqueeze(1) == classes,
         )
         probe = self.objective.inner(nn.Identity(), batch)
-        return self._take(merged(probe, rows_of(self.objective).scaled))
+        return self._take(merged(probe, rows_of(self.objective).scaled, common=True))

@@ -66,14 +66,14 @@ class TableLoss(RowLoss):
         return probe.blocks, values, probe.samples_per_row(), *more
 
 
-def merged(probe: Probe, scaled: int) -> Probe:
+def merged(probe: Probe, scaled: int, *, common: bool = False) -> Probe:
     """A probe in which every block comes once, with the mean of its values over their samples.
-
-    Their noise is taken to be independent.
 
     Args:
         probe: in which blocks may come several times.
         scaled: how many leading columns have a log-scale, if there is one.
+        common: the values of one block have the same inner samples, hence one noise; otherwise
+            their noise is independent.
 
     Examples:
         >>> values = torch.tensor([[1.0], [5.0], [4.0]])
@@ -101,6 +101,7 @@ def merged(probe: Probe, scaled: int) -> Probe:
     share = (samples.double() / total[place]).to(values.dtype).unsqueeze(1)
     values = torch.zeros_like(values[: len(blocks)]).index_add(0, place, values * share)
     if noise is not None:
-        squares = (noise * share).square()
-        noise = torch.zeros_like(squares[: len(blocks)]).index_add(0, place, squares).sqrt()
+        power = 1 if common else 2
+        parts = (noise * share) ** power
+        noise = torch.zeros_like(parts[: len(blocks)]).index_add(0, place, parts) ** (1 / power)
     return Probe(blocks, values, total, None, probe.loss, scale, noise)

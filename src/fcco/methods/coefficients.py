@@ -81,9 +81,11 @@ class Coefficients:
             return self
         return replace(self, beta=chosen_gain(memory), learns=learns(memory))
 
-    def gain(self, old: Tensor, fresh: Tensor) -> Scalar:
-        """beta, or that of each row by the rule, from the logarithms of its old and new value."""
-        return self.beta if self.rule is None else RULES[self.rule](self.beta, old, fresh)
+    def shares(self, old: Tensor, fresh: Tensor) -> tuple[Scalar, Scalar]:
+        """1 - beta and beta: numbers, or by the rule of each row's old and new logarithm."""
+        if self.rule is None:
+            return 1 - self.beta, self.beta
+        return RULES[self.rule](self.beta, old, fresh)
 
     @property
     def corrects(self) -> bool:
@@ -126,9 +128,11 @@ def _read(beta: Beta) -> tuple[float, str | None]:
         raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
     if beta == "auto":
         return START, None
-    if isinstance(beta, tuple | list) and len(beta) == 2 and beta[0] in RULES:
+    if isinstance(beta, tuple | list) and len(beta) == 2 and str(beta[0]) in RULES:
         rule, number = beta
-        if isinstance(number, float | int) and (rule == "scent" or 0 < number <= 1):
+        if isinstance(number, float | int) and (
+            abs(number) < _LARGEST if rule == "scent" else 0 < number <= 1
+        ):
             return number, rule
     rules = ", ".join(f'("{name}", number)' for name in RULES)
     raise ValueError(f'beta must be a number in (0, 1], "auto" or one of {rules}, got {beta!r}')

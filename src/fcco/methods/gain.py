@@ -43,6 +43,9 @@ _LEAST = 0.02
 _LAST = 300
 """The rows that the means remember: enough to know beta to 0.1, and few enough to follow drift."""
 
+_MOST = 10
+"""The mean square of a step counts at most so many times the remembered one: a bad batch passes."""
+
 _ROWS, _EVERY = 8, 4
 """So many rows per step are enough to learn from, or all of every fourth step: it costs less."""
 
@@ -52,7 +55,7 @@ def new_gain() -> Tensor:
 
     It lies on the host, in float64.
     """
-    return torch.zeros(4, dtype=torch.float64)
+    return torch.zeros(4, dtype=torch.float64, device="cpu")
 
 
 def chosen_gain(memory: Tensor) -> float:
@@ -95,38 +98,46 @@ def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
     step, rows, *means = memory.tolist()
     if seen and seen[0]:
         count, *sums = seen
+        if rows > _LAST and sums[0] > _MOST * count * means[0] > 0:
+            sums = [_MOST * count * means[0] * x / sums[0] for x in sums]
         rows += count
         share = min(count / min(rows, _LAST), 1.0)
         means = [m + share * (x / count - m) for m, x in zip(means, sums, strict=True)]
     return memory.new_tensor([step + 1, rows, *means])
 
 
-# Rules of others, as one gain per row. ``old`` and ``fresh`` are logarithms of u and of g(w_t; xi).
+# Rules of others, as what each row keeps of itself and takes of the fresh value. ``old`` and
+# ``fresh`` are logarithms of u and of g(w_t; xi).
 
 
-def _scent(shift: float, old: Tensor, fresh: Tensor) -> Tensor:
+def _scent(shift: float, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
     """SCENT: beta_i = sigmoid(shift + log u_i)."""
-    return torch.sigmoid(shift + old)
+    return torch.sigmoid(-shift - old), torch.sigmoid(shift + old)
 
 
-def _restart(beta: float, old: Tensor, fresh: Tensor) -> Tensor:
+def _restart(beta: float, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
     """U-max: a fresh value that is e times the row replaces it."""
-    return torch.where(fresh > old + 1, 1.0, beta)
+    above = fresh > old + 1
+    share = torch.full_like(old, beta).masked_fill(above, 1.0)
+    return 1 - share, share
 
 
-def _log(beta: float, old: Tensor, fresh: Tensor) -> Tensor:
+def _log(beta: float, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
     """log u_t = (1 - beta) log u + beta log g: a row that averages logarithms."""
     move = (fresh - old).abs().clamp(min=1e-6)
-    share = torch.expm1(-beta * move) / torch.expm1(-move)
-    return share * torch.exp((beta - 1) * (fresh - old).clamp(min=0))
+    small, large = (torch.expm1(-x * move) / torch.expm1(-move) for x in (beta, 1 - beta))
+    rises = fresh > old
+    # What is kept of a falling row is small, and 1 minus the share would round it away.
+    keep = torch.where(rises, large, large * torch.exp(-beta * move))
+    return keep, torch.where(rises, small * torch.exp((beta - 1) * move), small)
 
 
-RULES: dict[str, Callable[[float, Tensor, Tensor], Tensor]] = {
+RULES: dict[str, Callable[[float, Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "scent": _scent,
     "restart": _restart,
     "log": _log,
 }
-"""Gains per row by name; each has one number."""
+"""Shares per row, 1 - beta and beta, by name; each has one number."""
 
 
 def cosine_gain(epoch: int, epochs: int, least: float = 0.2) -> float:
@@ -138,5 +149,5 @@ def cosine_gain(epoch: int, epochs: int, least: float = 0.2) -> float:
         >>> [round(cosine_gain(epoch, 2), 6) for epoch in range(4)]
         [1.0, 0.6, 0.2, 0.2]
     """
-    turn = torch.pi * min(epoch / epochs, 1.0)
+    turn = torch.pi * min(epoch / max(epochs, 1), 1.0)
     return least + (1 - least) * (1 + float(torch.cos(torch.tensor(turn)))) / 2

@@ -140,10 +140,14 @@ def _moments(
         second = [part.square().mean(1) for part in (positive, negative)]
         moments = torch.stack([*first, *second], dim=1)
         sizes = moments.new_tensor([batch.positives, h.shape[1] - batch.positives])
-        return batch.blocks, moments, h.shape[1], _noise(moments.detach(), sizes)
+        parts = [part.detach().var(1, correction=0) for part in (positive, negative)]
+        noise = _noise(moments[:, :2].detach(), torch.stack(parts, dim=1), sizes)
+        return batch.blocks, moments, h.shape[1], noise
     blocks, logits, positive, negative, scale = shared_logits(num_tasks, model, batch)
     moments = class_moments(logits, positive, negative, scale)
-    return blocks, moments, len(logits), _noise(moments.detach(), 1 / scale.T)
+    means, squares = moments.detach().split(2, dim=1)
+    spread = (squares - means.square()).clamp(min=0)
+    return blocks, moments, len(logits), _noise(means, spread, 1 / scale.T)
 
 
 def own_logits(num_tasks: int, model: Any, batch: TaskBatch) -> Tensor:
@@ -187,14 +191,13 @@ def shared_logits(
     return blocks, logits, positive, negative, scale.to(logits.dtype)
 
 
-def _noise(moments: Tensor, sizes: Tensor) -> Tensor:
+def _noise(means: Tensor, variances: Tensor, sizes: Tensor) -> Tensor:
     """Standard errors of moments over ``sizes`` samples of each class; NaN for one sample.
 
     Those of E h^2 are by the delta method, 2 h times those of E h: f is linear there, and they do
     not matter for its slopes.
     """
-    means, squares = moments[:, :2], moments[:, 2:]
-    noise = ((squares - means.square()).clamp(min=0) / (sizes - 1)).sqrt()
+    noise = (variances / (sizes - 1)).sqrt()
     return torch.cat([noise, 2 * means * noise], dim=1)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import exponentials, standard_error, widened
+from fcco.objectives.scores import error_of_means, exponentials, widened
 from fcco.objectives.sums import PRODUCTS
 from fcco.problem.batches import ViewBatch
 from fcco.problem.probe import Probe
@@ -131,7 +131,7 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         heat = self._heat(blocks)
         exponents = (cosines - own.unsqueeze(1)) / heat
         terms, scale = exponentials(exponents, weights)
-        columns, noise = [terms.sum(1)], [standard_error(terms.detach(), samples)]
+        columns, noise = [terms.sum(1)], [error_of_means(terms.detach(), weights, samples)]
         if not isinstance(heat, float):
             columns.append(heat.squeeze(1))
             noise.append(torch.zeros_like(noise[0]))

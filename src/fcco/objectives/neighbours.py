@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive, project_ratio
-from fcco.objectives.scores import exponentials, summed, widened
+from fcco.objectives.scores import error_of_means, exponentials, widened
 from fcco.objectives.sums import PRODUCTS
 from fcco.problem.batches import AnchorBatch, PairBatch
 from fcco.problem.probe import Probe
@@ -64,8 +64,9 @@ class NCA(ScaledObjective):
         exponents = -(anchors.unsqueeze(1) - partners).square().sum(-1) / self.temperature
         weights = batch.weights.to(exponents.dtype).expand_as(exponents)
         terms, scale = exponentials(exponents, weights)
-        values, noise = summed(torch.stack([terms * batch.related, terms], dim=2), batch)
-        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
+        both = torch.stack([terms * batch.related, terms], dim=2)
+        noise = error_of_means(both.detach(), weights, batch.samples)
+        return Probe(batch.blocks, both.sum(1), batch.samples, log_scale=scale, noise=noise)
 
     def inner_of_all(self, batch: Any) -> Probe | None:
         """Both means over all points, in float64, one class at a time."""

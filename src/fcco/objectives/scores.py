@@ -10,6 +10,7 @@ from fcco.problem.batches import AnchorBatch, GroupBatch
 
 __all__ = [
     "differences",
+    "error_of_means",
     "exponentials",
     "grouped_exponentials",
     "one_vs_rest",
@@ -128,8 +129,37 @@ def standard_error(terms: Tensor, samples: int | Tensor) -> Tensor:
     """
     n = torch.as_tensor(samples, device=terms.device, dtype=terms.dtype)
     n = n.view(-1, *[1] * (terms.ndim - 2))
-    variance = (n * terms.square().sum(1) - terms.sum(1).square()).clamp(min=0) / (n - 1)
-    return variance.sqrt()
+    mean = terms.sum(1) / n
+    # Differences, not squares minus a square, which loses a small spread. Terms beyond the n are 0.
+    squares = (terms - mean.unsqueeze(1)).square().sum(1)
+    squares = (squares - (terms.shape[1] - n) * mean.square()).clamp(min=0)
+    return (n * squares / (n - 1)).sqrt()
+
+
+def error_of_means(terms: Tensor, weights: Tensor, samples: int | Tensor) -> Tensor:
+    """The same of weighted means, whose weights say how often each sample was drawn.
+
+    A sample that was drawn twice may be two terms with half the weight each; a term with the weight
+    0 was not drawn.
+
+    Args:
+        terms: (B1, k) or (B1, k, p): weights times values.
+        weights: (B1, k).
+        samples: how many different ones there are at most.
+
+    Examples:
+        >>> weights = torch.tensor([[0.5, 0.25, 0.25, 0.0]])
+        >>> error_of_means(weights * torch.tensor([1.0, 3.0, 3.0, 9.0]), weights, 2)
+        tensor([1.])
+    """
+    weights = weights.to(terms.dtype).expand(terms.shape[:2])
+    weights = weights.view(*weights.shape, *[1] * (terms.ndim - 2))
+    most = torch.as_tensor(samples, device=terms.device).view(-1, *[1] * (terms.ndim - 2))
+    n = torch.minimum((weights != 0).sum(1), most)
+    total = weights.sum(1)
+    away = terms - weights * (terms.sum(1) / total).unsqueeze(1)
+    squares = (away.square() / weights).masked_fill(weights == 0, 0).sum(1)
+    return (total * squares / (n - 1)).sqrt()
 
 
 def exponentials(exponents: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

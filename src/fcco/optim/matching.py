@@ -124,8 +124,8 @@ def _pair(pairs: Pairs, mine: dict[str, Tensor], other: Mapping[str, Any], where
     for name in sorted(mine.keys() | other.keys()):
         if name == "gain" and (name in mine) != (name in other):
             raise ValueError(
-                'of the saved state and this optimizer one has beta="auto" and the other a number: '
-                "build the optimizer with the beta of the saved state"
+                'of the saved state and this optimizer only one was built with beta="auto": build '
+                "the optimizer as the saved one was"
             )
         if name not in other:
             raise ValueError(f"the saved state lacks {where}{name}: another method, or stripped?")

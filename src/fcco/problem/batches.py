@@ -232,9 +232,9 @@ class GroupBatch(Batch):
 
     def noise(self, values: Tensor, mean: Tensor) -> Tensor:
         """The standard error of ``mean``, which is that of ``values``; NaN for one sample."""
-        squares = self.mean(values.detach().square()) - mean.detach().square()
+        squares = self.mean((values.detach() - mean.detach()[self.owner]).square())
         degrees = (self.counts - 1).view(-1, *[1] * (values.ndim - 1))
-        return (squares.clamp(min=0) / degrees).sqrt()
+        return (squares / degrees).sqrt()
 
 
 @dataclass(frozen=True, eq=False)

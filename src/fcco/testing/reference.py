@@ -210,6 +210,8 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
             unit = problem.slope(problem.feasible(0.6 * ahead + 0.4 * now, b), b)
             error = problem.outputs(net(w), b, xi).detach().std(1) / xi.shape[1] ** 0.5
             sums = [(unit * x)[visited[b]].square().sum(1).mean() for x in (now - ahead, error)]
+            if learned[0] > 300 and sums[0] > 10 * learned[1] > 0:  # a bad batch
+                sums = [10 * learned[1] * x / sums[0] for x in sums]
             learned[0] += int(visited[b].sum())
             share = min(int(visited[b].sum()) / min(learned[0], 300), 1.0)
             for k, mean in enumerate(sums, 1):
@@ -274,7 +276,7 @@ def _beta(s: Settings, learned: Sequence[float], u: Tensor, now: Tensor) -> Any:
     if rule == "scent":
         return old / (old + math.exp(-number))
     if rule == "restart":
-        return torch.where(new > torch.e * old, 1.0, number)
+        return torch.where(new > torch.e * old, torch.ones_like(new), number * torch.ones_like(new))
     mean = old ** (1 - number) * new**number  # geometric; u moves by this share of the way
     return torch.where(new == old, number, (mean - old) / (new - old))
 

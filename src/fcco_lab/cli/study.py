@@ -32,7 +32,7 @@ def study(
     ] = Path("runs/studies"),
     workers: Workers = None,
 ) -> None:
-    """What the theorems leave open, measured.
+    """Measure what the theorems leave open.
 
     gamma: the tracking error of each correction over step sizes, m/B1, alpha and beta.
     stability: where versions 2 and 3 hold on the synthetic family, bare and with ChangeBound.
@@ -52,7 +52,7 @@ def study(
     if data_dir is not None:
         os.environ["FCCO_DATA"] = str(data_dir)  # the workers read it
     if name in REAL_DATA:
-        there = {found.name for found in available() if found.path is not None}
+        there = {found.name for found in available(data_dir) if found.path is not None}
         missing = [wanted for wanted in REAL_DATA[name] if wanted not in there]
         if missing:
             raise ValueError(

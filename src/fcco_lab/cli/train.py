@@ -117,12 +117,13 @@ def _run(training: "Training", console: Console) -> "Record":
     from fcco_lab.runs import METRICS, main_metric
     from fcco_lab.training import Diverged
     from fcco_lab.training.crew import step_aside
+    from fcco_lab.training.problem import network_for
 
     config, problem, lead = training.config, training.problem, training.crew.lead
     console.print(
         f"{config.data}: {len(problem.train)} training and {len(problem.test_inputs)} test "
         f"samples, {problem.objective.num_blocks:,} blocks ({config.objective}); "
-        f"{config.network} network, "
+        f"{network_for(config.network, problem.test_inputs.shape[1:])} network, "
         f"{sum(p.numel() for p in training.model.parameters()):,} weights; {config.method} with "
         f"{config.update} steps, lr {config.lr:g}",
         highlight=False,

@@ -163,8 +163,8 @@ def _directory(data_dir: str | Path | None) -> Path:
     given = data_dir or os.environ.get("FCCO_DATA")
     if not given:
         raise ValueError(
-            "where are the data sets? Give data_dir (--data-dir), or set the environment variable "
-            "FCCO_DATA; digits needs neither"
+            "where are the data sets? Give --data-dir (data_dir in Python), or set the environment "
+            "variable FCCO_DATA; digits needs neither"
         )
     directory = Path(given).expanduser()
     if not directory.is_dir():

@@ -147,22 +147,22 @@ class Stack:
         known = self.visited[seeds, ids].unsqueeze(1).expand(shape[:3])
         old = self.table[seeds, :, ids].transpose(1, 2).flatten(0, 2)
         old = torch.where(known.reshape(-1, 1), old, self.rows.project(fresh, flat))
-        beta = self._gain(step, old, fresh).to(old.dtype)
+        keep, beta = self._shares(step, old, fresh)
         if self.auto.any():
             self._learn(old, fresh, noise, known, blocks)
         weights = Weights(current=beta)
-        u = self.rows.advance(old, 1 - beta, weights, fresh, {}, None, None)
+        u = self.rows.advance(old, keep, weights, fresh, {}, None, None)
         u = self.rows.project(torch.where(known.reshape(-1, 1), u, old), flat)
         self.table[seeds, :, ids] = u.view(*shape[:3], -1).transpose(1, 2)
         self.visited[seeds, ids] = True
         slopes = self.rows.slopes(u, fresh, flat, supported=True)
         return slopes.view(shape) / shape[2]
 
-    def _gain(self, step: int, old: Tensor, fresh: Tensor) -> Tensor:
-        """beta of every row, (rows, 1)."""
+    def _shares(self, step: int, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
+        """1 - beta and beta of every row, (rows, 1) each."""
         shape = *self.table.shape[:2], -1, 1
         logs = [self.rows.logs(x).view(shape) for x in (old, fresh)]
-        beta = torch.empty_like(logs[0])
+        keep, beta = torch.full_like(logs[0], torch.nan), torch.empty_like(logs[0])
         for j, variant in enumerate(self.variants):
             match variant.beta:
                 case "auto":
@@ -171,14 +171,16 @@ class Stack:
                     epochs = max(self.steps / self.epoch / 2, 1)
                     beta[:, j] = cosine_gain(int((step - 1) / self.epoch), round(epochs))
                 case (rule, number):
-                    beta[:, j] = RULES[str(rule)](float(number), logs[0][:, j], logs[1][:, j])
+                    shares = RULES[str(rule)](float(number), logs[0][:, j], logs[1][:, j])
+                    keep[:, j], beta[:, j] = shares
                 case number:
                     beta[:, j] = float(number)
         if self.auto.any():
             chosen = torch.tensor([[chosen_gain(run) for run in seed] for seed in self.memory])
             beta[:, self.auto] = chosen[:, :, None, None].to(beta.dtype)
         self.gains.append(beta.mean((0, 2, 3)))
-        return beta.view(-1, 1)
+        keep = torch.where(keep.isnan(), 1 - beta, keep)
+        return keep.view(-1, 1).to(old.dtype), beta.view(-1, 1).to(old.dtype)
 
     def _learn(
         self, old: Tensor, fresh: Tensor, noise: Tensor, known: Tensor, blocks: Tensor

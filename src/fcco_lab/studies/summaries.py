@@ -86,7 +86,7 @@ def _gain(records: Records) -> Rows:
     for k, (r, best, mine, other, difference, _) in enumerate(found):
         verdict = "equal" if corrected[k] > 0.05 else "better" if difference < 0 else "worse"
         head = r["workload"], str(r["samples"]), str(r["steps"]), best
-        rows.append((*head, _spread(other), _spread(mine), f"{corrected[k]:.3f}", verdict))
+        rows.append((*head, _spread(other), _spread(mine), _chance(corrected[k]), verdict))
     return rows
 
 
@@ -121,6 +121,10 @@ def _spread(values: Sequence[float]) -> str:
         return f"diverged ({lost} of {len(values)})"
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{_mean(values):.4f} ± {deviation:.4f}"
+
+
+def _chance(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 _SUMMARIES: dict[str, Callable[[Records], Rows]] = {

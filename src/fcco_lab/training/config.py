@@ -58,9 +58,9 @@ class Config:
     )
     objective: str = setting(
         "auc",
-        "AUC by moments of the scores, of log-odds, by exponentials, by the gap of means (the "
-        "paper's), average precision; Cox's partial likelihood for survival data; NDCG and ListNet "
-        "for rankings",
+        "auc: AUC by moments of the scores; auc-odds: by moments of log-odds; auc-exp: by "
+        "exponentials; gap: by the gap of means, as the paper solves it; ap: average precision; "
+        "cox: for survival data; ndcg and listnet: for rankings",
         choices=("auc", "auc-odds", "auc-exp", "gap", "ap", "cox", "ndcg", "listnet"),
         own=True,
     )
@@ -87,7 +87,7 @@ class Config:
         True, "Bound the correction of z by ChangeBound if the method has one."
     )
     updated_slopes: bool = setting(
-        False, "Take slopes at u_t, as with auc-exp every method does that can; see fcco.SOX."
+        False, "Take slopes at u_t; see fcco.SOX. With auc-exp, methods that can always do."
     )
     one_slope: bool = setting(False, "Use one slope for both points (version 2); see fcco.MSVRM.")
     snapshot_every: int = setting(

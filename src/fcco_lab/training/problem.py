@@ -21,7 +21,7 @@ from fcco_lab.training.config import Config
 from fcco_lab.training.identity import fingerprint
 from fcco_lab.training.objectives import blocks_of, kind_of, measure_of
 
-__all__ = ["Problem", "load_problem"]
+__all__ = ["Problem", "load_problem", "network_for"]
 
 Data = Classified | Survival | Ranked
 
@@ -133,9 +133,17 @@ def _outputs(count: int) -> int:
 
 
 def _network(shape: tuple[int, ...], outputs: int, config: Config) -> nn.Module:
-    auto = "cnn" if len(shape) == 3 else "mlp"
-    name = auto if config.network == "auto" else config.network
-    return build_network(name, shape, outputs, seed=config.seed)
+    return build_network(network_for(config.network, shape), shape, outputs, seed=config.seed)
+
+
+def network_for(name: str, shape: tuple[int, ...]) -> str:
+    """The network that "auto" stands for, on inputs of this shape.
+
+    Examples:
+        >>> [network_for("auto", shape) for shape in ((1, 28, 28), (30,))]
+        ['cnn', 'mlp']
+    """
+    return name if name != "auto" else "cnn" if len(shape) == 3 else "mlp"
 
 
 def _check_classes(config: Config, count: int, **parts: Classified) -> None:
