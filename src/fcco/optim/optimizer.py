@@ -477,7 +477,8 @@ class CompositionalOptimizer(BlockOptimizer):
 
     def _coefficients(self) -> Coefficients:
         c = Coefficients.of_groups(self.param_groups)
-        check_gain(self.method, self.param_groups[0]["beta"], c.gamma)
+        if c.auto or c.rule is not None:
+            check_gain(self.method, self.param_groups[0]["beta"], c.gamma)
         if c.auto and self.table is not None:
             if "gain" not in self.table.buffers:
                 raise ValueError('beta="auto" needs an optimizer that was built with beta="auto"')
