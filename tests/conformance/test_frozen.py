@@ -27,6 +27,7 @@ from fcco.testing.job import Job, assert_same, assert_unchanged, capture
 FAST = [("adam", (2, 1))]
 """Step rules, with the number of the layer and of the groups."""
 
+QUICK = ["sox", "msvrm-v2-theory", "msvrm-v3-storm"]
 METHODS = ["sox", "msvrm-v1-age", "msvrm-v2-theory", "msvrm-v3-storm", "fresh-pair-v2"]
 
 
@@ -85,7 +86,10 @@ WHEN = {
 @pytest.mark.parametrize(
     ("name", "rule", "number", "groups"),
     [
-        pytest.param(name, rule, *where, marks=[] if (rule, where) in FAST else pytest.mark.slow)
+        pytest.param(
+            *(name, rule, *where),
+            marks=[] if (rule, where) in FAST and name in QUICK else pytest.mark.slow,
+        )
         for name in METHODS
         for rule in ("plain", "adam")
         for where in ((0, 1), (2, 1), (0, 2))

@@ -38,11 +38,9 @@ def test_ranks_equal_one_process(world, parallel, tmp_path):
 @pytest.mark.parametrize(
     ("world", "parallel"),
     [
-        (1, "ddp"),
-        *(
-            pytest.param(world, parallel, marks=pytest.mark.slow)
-            for world, parallel in [(1, "fsdp"), (2, "ddp"), (2, "fsdp"), (4, "ddp"), (4, "fsdp")]
-        ),
+        pytest.param(world, parallel, marks=pytest.mark.slow)
+        for world in (1, 2, 4)
+        for parallel in ("ddp", "fsdp")
     ],
 )
 def test_saved_on_two_ranks_goes_on_with_any_number(world, parallel, tmp_path):

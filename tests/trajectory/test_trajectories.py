@@ -19,13 +19,13 @@ COMBINATIONS = [
 
 
 def every_case():
-    """The full product; an eleventh of it, which rotates over methods, rules and cases, is in the
+    """The full product; a seventeenth of it, which rotates over methods, rules and cases, is in the
     fast suite, the rest in the slow one."""
     for k, combination in enumerate(COMBINATIONS):
         for j, case in enumerate(CASES):
             if case[-1] and not CATALOGUE[combination[0]].has_table:
                 continue  # no table, nothing to initialise
-            fast = (j + k) % 11 == 0
+            fast = (j + k) % 17 == 0
             yield pytest.param(*combination, *case, marks=() if fast else pytest.mark.slow)
 
 
