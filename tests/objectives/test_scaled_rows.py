@@ -209,6 +209,8 @@ def combinations():
     fast suite."""
     for k, method in enumerate(CATALOGUE):
         for j, (rule, name) in enumerate(itertools.product(RULES, NAMES)):
+            if (method, name) == ("sox-log", "contrastive"):
+                continue  # the size of plain rows, which this rule goes by, is that of all columns
             fast = j == 5 * k % 18
             yield pytest.param(method, rule, name, marks=() if fast else pytest.mark.slow)
 

@@ -124,7 +124,7 @@ def _restart(beta: float, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
 
 def _log(beta: float, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
     """log u_t = (1 - beta) log u + beta log g: a row that averages logarithms."""
-    move = (fresh - old).abs().clamp(min=1e-6)
+    move = (fresh - old).abs().clamp(min=1e-30)  # the limit of the shares at 0, without 0 / 0
     small, large = (torch.expm1(-x * move) / torch.expm1(-move) for x in (beta, 1 - beta))
     rises = fresh > old
     # What is kept of a falling row is small, and 1 minus the share would round it away.

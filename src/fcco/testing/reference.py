@@ -277,8 +277,9 @@ def _beta(s: Settings, learned: Sequence[float], u: Tensor, now: Tensor) -> Any:
         return old / (old + math.exp(-number))
     if rule == "restart":
         return torch.where(new > torch.e * old, torch.ones_like(new), number * torch.ones_like(new))
-    mean = old ** (1 - number) * new**number  # geometric; u moves by this share of the way
-    return torch.where(new == old, number, (mean - old) / (new - old))
+    # Geometric: u moves by the share (r^beta - 1) / (r - 1) of the way, where r = new / old.
+    ratio = (new / old).log()
+    return torch.where(ratio == 0, number, torch.expm1(number * ratio) / torch.expm1(ratio))
 
 
 def _gamma(s: Settings, beta: float, m: int, count: int, age: Tensor) -> Any:
