@@ -127,7 +127,7 @@ CORRUPTIONS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=35, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_corrupted_probe_changes_nothing(name, data):
     entry = CATALOGUE[name]

@@ -34,7 +34,7 @@ def passes(criterion, scores, size, seed=0):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("size", [1, 7, 45])
-@pytest.mark.parametrize("scale", [1.0, pytest.param(20.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scale", [1.0, 20.0])
 def test_batches_add_up_to_the_exact_gradient(case, size, scale):
     criterion, scores = case.criterion(), case.scores(scale=scale)
     value, gradient = exact(criterion, scores)

@@ -107,7 +107,9 @@ def make_config(file: Path | None, words: Sequence[str], flags: Mapping[str, Any
     config = Config.of(given)
     if "method" in flags and "objective" not in given:
         config = replace(config, objective=config.usual_objective)
-    if typed.get("updated_slopes") in (False, "false") and config.objective == "auc-exp":
-        raise ValueError("auc-exp needs slopes at u_t: leave updated_slopes, or use auc-odds")
+    if given.get("updated_slopes") is False and config.objective == "auc-exp":
+        raise ValueError(
+            "auc-exp needs slopes at u_t: leave updated_slopes=false out, or use objective auc-odds"
+        )
     check_device(config.device)
     return config

@@ -162,7 +162,7 @@ class Stack:
         """1 - beta and beta of every row, (rows, 1) each."""
         shape = *self.table.shape[:2], -1, 1
         logs = [self.rows.logs(x).view(shape) for x in (old, fresh)]
-        keep, beta = torch.full_like(logs[0], torch.nan), torch.empty_like(logs[0])
+        beta, by_rule = torch.empty_like(logs[0]), {}
         for j, variant in enumerate(self.variants):
             match variant.beta:
                 case "auto":
@@ -171,15 +171,16 @@ class Stack:
                     epochs = max(self.steps / self.epoch / 2, 1)
                     beta[:, j] = cosine_gain(int((step - 1) / self.epoch), round(epochs))
                 case (rule, number):
-                    shares = RULES[str(rule)](float(number), logs[0][:, j], logs[1][:, j])
-                    keep[:, j], beta[:, j] = shares
+                    by_rule[j] = RULES[str(rule)](float(number), logs[0][:, j], logs[1][:, j])
                 case number:
                     beta[:, j] = float(number)
         if self.auto.any():
             chosen = torch.tensor([[chosen_gain(run) for run in seed] for seed in self.memory])
             beta[:, self.auto] = chosen[:, :, None, None].to(beta.dtype)
+        keep = 1 - beta
+        for j, shares in by_rule.items():
+            keep[:, j], beta[:, j] = shares
         self.gains.append(beta.mean((0, 2, 3)))
-        keep = torch.where(keep.isnan(), 1 - beta, keep)
         return keep.view(-1, 1).to(old.dtype), beta.view(-1, 1).to(old.dtype)
 
     def _learn(

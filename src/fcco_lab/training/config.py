@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -175,13 +176,10 @@ class Config:
         entry = entry_of(self.method)
         if isinstance(entry, Baseline):
             return "auc"
-        if self.one_slope:
-            return "auc-odds"
-        try:
-            entry.method.updated()
-        except ValueError:
-            return "auc-odds"
-        return "auc-exp"
+        with suppress(ValueError):  # it has no slopes at u_t
+            if not self.one_slope and entry.method.updated():
+                return "auc-exp"
+        return "auc-odds"
 
     @property
     def name(self) -> str:
