@@ -13,13 +13,13 @@ slopes, at g, are the last place. Reported too is the mean error of the slopes, 
 units of 1/g. A result is written as soon as it is known.
 """
 
-import argparse
-import json
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
+from benchmarks.known import arguments
 
 import fcco
 from fcco.data import block_loader, exact_pass
@@ -131,24 +131,15 @@ def run(name: str, samples: int) -> dict[str, list[list[float]]]:
 
 def main() -> None:
     """Run what is not known yet, then print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, required=True)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(args.output.read_text()) if args.output.exists() else {}
+    known = arguments(__doc__).known
     heads = ["problem", "k", *(f"s = {share:g}" for share in SHARES), "exact", "closest s"]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for samples in SIZES:
-        for name in WORKLOADS:
-            key = f"{name} {samples}"
-            if key not in known:
-                known[key] = run(name, samples)
-                args.output.write_text(json.dumps(known, indent=0))
-            words = [f"{cell:.3f}" for cell in torch.tensor(known[key]["alignments"]).mean(0)]
-            closest = [SHARES[k] for k in torch.tensor(known[key]["errors"]).argmin(1)]
-            words.append(", ".join(f"{share:g}" for share in closest))
-            print(f"| {name} | {samples} | {' | '.join(words)} |", flush=True)
+    for samples, name in product(SIZES, WORKLOADS):
+        found = known.of(f"{name} {samples}", partial(run, name, samples))
+        words = [f"{cell:.3f}" for cell in torch.tensor(found["alignments"]).mean(0)]
+        closest = [SHARES[k] for k in torch.tensor(found["errors"]).argmin(1)]
+        words.append(", ".join(f"{share:g}" for share in closest))
+        print(f"| {name} | {samples} | {' | '.join(words)} |", flush=True)
 
 
 if __name__ == "__main__":

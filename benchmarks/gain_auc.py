@@ -7,12 +7,11 @@ per step, 16 samples of each, step sizes that decay to zero. For every gain the 
 the fixed gains beta, is chosen on a seed of its own. A result is written as soon as it is known.
 """
 
-import argparse
-import json
-from pathlib import Path
+from functools import partial
 from statistics import fmean, stdev
 
 import torch
+from benchmarks.known import arguments
 from torch.nn.functional import one_hot
 
 import fcco
@@ -49,27 +48,19 @@ def run(data, beta, lr, seed):
 
 def main() -> None:
     """Run what is not known yet, then print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--output", type=Path, default=Path("runs/gain_auc.json"))
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    known = json.loads(args.output.read_text()) if args.output.exists() else {}
-
-    def result(name, data, beta, lr, seed):
-        key = f"{name} {beta} {lr} {seed}"
-        if key not in known:
-            known[key] = run(data, beta, lr, seed)
-            args.output.write_text(json.dumps(known, indent=0))
-        return known[key]
-
+    args = arguments(__doc__)
     print("| data | gain | lr | objective | test AUC |\n|---|---|---|---|---|")
     for name in SETS:
         pair = load_classes(name, args.data_dir)
         data = [(part.inputs.flatten(1).float(), part.classes) for part in pair]
+
+        def result(*setting):
+            key = " ".join(map(str, (name, *setting)))  # noqa: B023
+            return args.known.of(key, partial(run, data, *setting))  # noqa: B023
+
         for beta in BETAS:
-            best = min(LRS, key=lambda lr: result(name, data, beta, lr, TUNING)[0])
-            found = [result(name, data, beta, best, seed) for seed in SEEDS]
+            best = min(LRS, key=lambda lr: result(beta, lr, TUNING)[0])
+            found = [result(beta, best, seed) for seed in SEEDS]
             cells = [f"{fmean(x):.4f} ± {stdev(x):.4f}" for x in zip(*found, strict=True)]
             print(f"| {name} | {beta} | {best} | {' | '.join(cells)} |", flush=True)
 

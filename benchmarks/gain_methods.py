@@ -7,19 +7,17 @@ value and one gradient, the others more: this is an equal number of steps, not e
 is written as soon as it is known.
 """
 
-import argparse
-import json
-from pathlib import Path
+from functools import cache, partial
 from statistics import fmean, stdev
 
-import torch
+from benchmarks.known import arguments
 
 from fcco.distributed.sharded import global_norm
 from fcco.optim import by_name
 from fcco.updates import Adam
 from fcco_lab.studies.batches import train
 from fcco_lab.studies.gain import RATES, TUNING_SEEDS
-from fcco_lab.studies.workloads import WORKLOADS
+from fcco_lab.studies.workloads import WORKLOADS, Workload
 
 SAMPLES, STEPS, SEEDS = 16, 400, range(5)
 ALPHA, SCALE = 0.5, 0.025
@@ -59,34 +57,37 @@ METHODS = {
 }
 
 
+def run(workload: str, label: str, lr: float, seed: int) -> float:
+    """The exact objective after training."""
+    problem, (name, options) = _load(workload), METHODS[label]
+    model = problem.make_model(seed)
+    options = {"lr": lr, "alpha": ALPHA, "update": Adam()} | options
+    opt = by_name(name, model, problem.objective, **options)
+    return train(problem, model, opt, SAMPLES, STEPS, seed)[0]
+
+
+@cache
+def _load(workload: str) -> Workload:
+    return WORKLOADS[workload]()
+
+
 def main() -> None:
     """Run what is not known yet, then print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, default=Path("runs/gain_methods.json"))
-    parser.add_argument("--problems", default=",".join(WORKLOADS))
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(args.output.read_text()) if args.output.exists() else {}
+    known = arguments(__doc__).known
+
+    def result(*setting):
+        return known.of(" | ".join(map(str, setting)), partial(run, *setting))
+
     print(f"| problem | {' | '.join(METHODS)} |\n|{'---|' * (len(METHODS) + 1)}")
-    for workload in args.problems.split(","):
-        problem, cells = WORKLOADS[workload](), []
-
-        def result(label, lr, seed):
-            key = f"{workload} | {label} | {lr} | {seed}"  # noqa: B023
-            if key not in known:
-                name, options = METHODS[label]
-                model, objective = problem.make_model(seed), problem.objective  # noqa: B023
-                options = {"lr": lr, "alpha": ALPHA, "update": Adam()} | options
-                opt = by_name(name, model, objective, **options)
-                known[key], _ = train(problem, model, opt, SAMPLES, STEPS, seed)  # noqa: B023
-                args.output.write_text(json.dumps(known, indent=0))
-            return known[key]
-
+    for workload in WORKLOADS:
+        cells = []
         for label in METHODS:
-            tried = {lr: fmean(result(label, lr, seed) for seed in TUNING_SEEDS) for lr in RATES}
+            tried = {
+                lr: fmean(result(workload, label, lr, seed) for seed in TUNING_SEEDS)
+                for lr in RATES
+            }
             best = min(tried, key=tried.get)
-            found = [result(label, best, seed) for seed in SEEDS]
+            found = [result(workload, label, best, seed) for seed in SEEDS]
             cells.append(f"{fmean(found):.4f} ± {stdev(found):.4f}")
         print(f"| {workload} | {' | '.join(cells)} |", flush=True)
 

@@ -5,13 +5,11 @@
 A result is written as soon as it is known.
 """
 
-import argparse
-import json
+from functools import partial
 from itertools import product
-from pathlib import Path
 from statistics import fmean, stdev
 
-import torch
+from benchmarks.known import arguments
 
 from fcco_lab.studies.gain import RATES, SEEDS, TUNING_SEEDS, train
 from fcco_lab.studies.stacked import Variant
@@ -32,19 +30,11 @@ def run(name: str, samples: int) -> dict[str, object]:
 
 def main() -> None:
     """Run what is not known yet, then print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, required=True)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(args.output.read_text()) if args.output.exists() else {}
+    known = arguments(__doc__).known
     print("| problem | k | shift | lr | objective |\n|---|---|---|---|---|")
     for samples, name in product(SIZES, WORKLOADS):
-        key = f"{name} {samples}"
-        if key not in known:
-            known[key] = run(name, samples)
-            args.output.write_text(json.dumps(known, indent=0))
-        found, values = known[key], known[key]["objectives"]
+        found = known.of(f"{name} {samples}", partial(run, name, samples))
+        values = found["objectives"]
         cells = [name, samples, f"{found['shift']:g}", found["lr"]]
         cells.append(f"{fmean(values):.4f} ± {stdev(values):.4f}")
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
