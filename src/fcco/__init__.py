@@ -5,7 +5,6 @@ from fcco import (
     distributed,
     losses,
     methods,
-    metrics,
     objectives,
     problems,
     schedules,
@@ -17,26 +16,15 @@ from fcco.kernel.table import BlockTable
 from fcco.methods import Coefficients, Point, Weights
 from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, FreshPair, Variant
 from fcco.problem import Objective, Probe, ScaledObjective
-from fcco.problem.batches import (
-    AnchorBatch,
-    Batch,
-    GroupBatch,
-    LabelBatch,
-    PairBatch,
-    PointBatch,
-    RiskBatch,
-    TaskBatch,
-    ViewBatch,
-)
+from fcco.problem.batches import Batch, GroupBatch, PairBatch, PointBatch, ViewBatch
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 __all__ = [
     "BSGD",
     "MSVRM",
     "SOAP",
     "SOX",
-    "AnchorBatch",
     "Batch",
     "BlockTable",
     "ChangeBound",
@@ -44,16 +32,13 @@ __all__ = [
     "CompositionalOptimizer",
     "FreshPair",
     "GroupBatch",
-    "LabelBatch",
     "Objective",
     "PairBatch",
     "Point",
     "PointBatch",
     "Probe",
     "Queries",
-    "RiskBatch",
     "ScaledObjective",
-    "TaskBatch",
     "Variant",
     "ViewBatch",
     "Weights",
@@ -62,7 +47,6 @@ __all__ = [
     "distributed",
     "losses",
     "methods",
-    "metrics",
     "objectives",
     "problems",
     "schedules",

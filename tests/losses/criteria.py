@@ -202,7 +202,7 @@ def _cases():
     kinds = {
         "auc": (L.AUCLoss, auc(1.0)),
         "auc, T=0.3": (lambda y: L.AUCLoss(y, temperature=0.3), auc(0.3)),
-        "ap": (L.APLoss, by_task(precision)),
+        "ap": (lambda y: L.APLoss(y, surrogate=O.SquaredHinge()), by_task(precision)),
         "pauc": (lambda y: L.PartialAUCLoss(y, temperature=0.2), partial(0.2)),
         "pauc, steep": (lambda y: L.PartialAUCLoss(y, temperature=0.05), partial(0.05)),
         "tpauc": (lambda y: L.PartialAUCLoss(y, temperature=1.0, two_way=2.0), partial(1.0, 2.0)),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from fcco import data as D
 from fcco import objectives as O
 
 N = 9
@@ -29,11 +28,11 @@ KNOWN = torch.rand((N, 2), generator=GENERATOR) < 0.8
 
 @dataclass
 class Case:
-    """An objective, its data, how many outputs the model has, and the truth."""
+    """An objective, its inputs, how many outputs the model has, and the truth."""
 
     name: str
     objective: object
-    dataset: object
+    inputs: object
     outputs: int
     truth: Callable  # outputs of the model, as nested lists of floats, to F
     samples: int = 2
@@ -238,68 +237,124 @@ def cvar(losses, fraction=0.5, heat=0.1):
     return mean(heat * math.log(1 + math.exp(v / heat)) / fraction for v in losses)
 
 
-POSITIVES, NEGATIVES = int(Y.sum()), int((1 - Y).sum())
-NUM_EVENTS = int(EVENTS.sum())
+HINGE = O.SquaredHinge()
+MISSING = torch.where(KNOWN, MANY.long(), -1)
 
-INDIVIDUAL = O.GlobalContrastive(N, 0.3, individual=True, radius=0.2)
-INDIVIDUAL.temperatures = nn.Parameter(torch.full((N,), 0.3, dtype=torch.float64))
-COMMON = O.GlobalContrastive(N, 0.3, common=True, radius=0.2)
-COMMON.temperatures = nn.Parameter(torch.full((1,), 0.3, dtype=torch.float64))
+
+def individual(learned):
+    objective = O.GlobalContrastive(N, temperature=0.3, two_way=False, learned=learned, radius=0.2)
+    count = N if learned == "individual" else 1
+    objective.temperatures = nn.Parameter(torch.full((count,), 0.3, dtype=torch.float64))
+    return objective
+
+
+def known_only(h, of_one):
+    """The mean over the tasks of MISSING of a function of the scores of those with a label."""
+    result = []
+    for task in range(MISSING.shape[1]):
+        rows = [i for i in range(N) if MISSING[i, task] >= 0]
+        result.append(of_one([h[i][task] for i in rows], [int(MISSING[i, task]) for i in rows]))
+    return mean(result)
+
+
+def one_ap(h, y):
+    def rank(i, others):
+        return 1 + sum(hinge(h[j] - h[i]) for j in others if j != i)
+
+    everyone, positives = range(len(h)), [i for i in range(len(h)) if y[i]]
+    return -mean(rank(i, positives) / rank(i, everyone) for i in positives)
+
+
+def one_partial(h, y):
+    return mean(
+        0.5 * math.log(mean(math.exp(hinge(h[j] - h[i]) / 0.5) for j in range(len(h)) if not y[j]))
+        for i in range(len(h)) if y[i]
+    )  # fmt: skip
+
+
+def one_sensitive(h, y):
+    return mean(
+        0.5 * math.log(mean(math.exp(hinge(h[j] - h[i]) / 0.5) for i in range(len(h)) if y[i]))
+        for j in range(len(h)) if not y[j]
+    )  # fmt: skip
+
+
+def one_push(h, y):
+    return mean(
+        mean(math.log2(1 + math.exp(h[j] - h[i])) for i in range(len(h)) if y[i]) ** 3
+        for j in range(len(h)) if not y[j]
+    )  # fmt: skip
+
+
+def worst(h, fraction):
+    """The mean of the largest losses, the last of them in part."""
+    left, total = fraction * N, 0.0
+    for loss in sorted((row[0] for row in h), reverse=True):
+        part = min(1.0, max(left, 0.0))
+        total, left = total + part * loss, left - 1
+    return total / (fraction * N)
+
 
 CASES = [
-    Case("auc multi-class", O.MultiTaskAUC(3), D.TaskData.from_classes(X, CLASSES), 3,
+    Case("auc multi-class", O.MultiTaskAUC(CLASSES), X, 3,
          lambda h: auc(h, *(torch.stack([f(CLASSES, k) for k in range(3)], 1)
                             for f in (torch.eq, torch.ne)))),
-    Case("auc multi-label, missing", O.MultiTaskAUC(2), D.TaskData(X, MANY, KNOWN), 2,
+    Case("auc multi-label, missing", O.MultiTaskAUC(MISSING), X, 2,
          lambda h: auc(h, MANY & KNOWN, ~MANY & KNOWN)),
-    Case("auc binary", O.MultiTaskAUC(1), D.TaskData.binary(X, Y), 1,
+    Case("auc binary", O.MultiTaskAUC(Y.bool()), X, 1,
          lambda h: auc(h, Y.bool()[:, None], ~Y.bool()[:, None])),
-    Case("exponential auc", O.ExponentialAUC(2, N, 0.5), D.TaskData(X, MANY, KNOWN), 2,
+    Case("exponential auc", O.AUC(MISSING, temperature=0.5), X, 2,
          lambda h: exponential_auc(h, MANY & KNOWN, ~MANY & KNOWN, 0.5)),
-    Case("gap, squared hinge", O.MultiTaskGap(3), D.TaskData.from_classes(X, CLASSES), 3,
+    Case("gap, squared hinge", O.MultiTaskGap(CLASSES), X, 3,
          lambda h: gap(h, hinge)),
-    Case("gap, squared", O.MultiTaskGap(3, O.Squared()), D.TaskData.from_classes(X, CLASSES), 3,
+    Case("gap, squared", O.MultiTaskGap(CLASSES, surrogate=O.Squared()), X, 3,
          lambda h: gap(h, lambda s: (1 + s) ** 2)),
-    Case("average precision", O.AveragePrecision(POSITIVES, N),
-         D.AnchorData.average_precision(X, Y), 1,
+    Case("average precision", O.AveragePrecision(Y, surrogate=HINGE), X, 1,
          lambda h: average_precision(h, Y.bool()[:, None])),
-    Case("mean average precision", O.AveragePrecision(MANY.sum(0), N),
-         D.AnchorData.average_precision(X, MANY), 2, lambda h: average_precision(h, MANY)),
-    Case("one-way partial auc", O.OneWayPartialAUC(POSITIVES, NEGATIVES, 0.5),
-         D.AnchorData.positives(X, Y), 1,
+    Case("mean average precision", O.AveragePrecision(MANY, surrogate=HINGE), X, 2,
+         lambda h: average_precision(h, MANY)),
+    Case("mean average precision, missing", O.AveragePrecision(MISSING, surrogate=HINGE), X, 2,
+         lambda h: known_only(h, one_ap)),
+    Case("one-way partial auc", O.PartialAUC(Y, temperature=0.5), X, 1,
          lambda h: pairs(h, lambda s: math.exp(hinge(s) / 0.5), lambda u: 0.5 * math.log(u))),
-    Case("two-way partial auc", O.TwoWayPartialAUC(POSITIVES, NEGATIVES, 0.7, 0.5),
-         D.AnchorData.positives(X, Y), 1,
+    Case("two-way partial auc", O.PartialAUC(Y, temperature=0.5, two_way=0.7), X, 1,
          lambda h: pairs(h, lambda s: math.exp(hinge(s) / 0.5), lambda u: u ** (0.5 / 0.7))),
-    Case("p-norm push", O.PNormPush(NEGATIVES, 3.0), D.AnchorData.negatives(X, Y), 1,
-         lambda h: push(h, 3.0)),
-    Case("cox, breslow", O.Cox(NUM_EVENTS, N), D.AnchorData.survival(X, TIMES, EVENTS), 1, breslow),
-    Case("cox, efron", O.Cox(NUM_EVENTS, N, max_ties=3),
-         D.AnchorData.survival(X, TIMES, EVENTS, ties="efron"), 1, efron),
-    Case("list-net", O.ListNet(GRADES, LENGTHS),
-         D.ListData(X, GRADES, LENGTHS, relevant=False), 1, list_net),
-    Case("ndcg", O.NDCG(GRADES, LENGTHS), D.ListData(X, GRADES, LENGTHS), 1, ndcg),
-    Case("ndcg at 2", O.NDCG(GRADES, LENGTHS, top_k=2), D.ListData(X, GRADES, LENGTHS), 1,
+    Case("partial auc, missing", O.PartialAUC(MISSING, temperature=0.5), X, 2,
+         lambda h: known_only(h, one_partial)),
+    Case("partial auc, sensitive", O.PartialAUC(MISSING, temperature=0.5, min_tpr=0.5), X, 2,
+         lambda h: known_only(h, one_sensitive)),
+    Case("p-norm push", O.PNormPush(Y, power=3.0), X, 1, lambda h: push(h, 3.0)),
+    Case("p-norm push, missing", O.PNormPush(MISSING, power=3.0), X, 2,
+         lambda h: known_only(h, one_push)),
+    Case("cox, breslow", O.Cox(TIMES, EVENTS, ties="breslow"), X, 1, breslow),
+    Case("cox, efron", O.Cox(TIMES, EVENTS), X, 1, efron),
+    Case("list-net", O.ListNet(GRADES, LENGTHS), X, 1, list_net),
+    Case("ndcg", O.NDCG(GRADES, LENGTHS), X, 1, ndcg),
+    Case("ndcg at 2", O.NDCG(GRADES, LENGTHS, top_k=2), X, 1,
          lambda h: ndcg(h, 2)),
-    Case("nca", O.NCA(N), D.AnchorData.neighbours(X, CLASSES), 2, nca),
-    Case("nca, logarithm", O.NCA(N, logarithm=True), D.AnchorData.neighbours(X, CLASSES), 2,
+    Case("dro", O.DRO(N, temperature=0.7), X, 1,
+         lambda h: 0.7 * math.log(mean(math.exp(row[0] / 0.7) for row in h))),
+    Case("cvar", O.CVaR(N, fraction=0.4), X, 1, lambda h: worst(h, 0.4)),
+    Case("nca", O.NCA(CLASSES), X, 2, nca),
+    Case("nca, logarithm", O.NCA(CLASSES, logarithm=True), X, 2,
          lambda h: nca(h, logarithm=True)),
-    Case("contrastive, one-way", O.GlobalContrastive(N, 0.3), D.ViewData(X, Z), 2,
+    Case("contrastive, one-way", O.GlobalContrastive(N, temperature=0.3, two_way=False), (X, Z), 2,
          lambda h, g: contrastive(h, g, 0.3, False)),
-    Case("contrastive, two-way", O.GlobalContrastive(N, 0.3, two_way=True),
-         D.ViewData(X, Z, two_way=True), 2, lambda h, g: contrastive(h, g, 0.3, True)),
-    Case("contrastive, individual", INDIVIDUAL,
-         D.ViewData(X, Z), 2, lambda h, g: contrastive(h, g, 0.3, False, radius=0.2)),
-    Case("contrastive, common temperature", COMMON,
-         D.ViewData(X, Z), 2, lambda h, g: contrastive(h, g, 0.3, False, radius=0.2)),
-    Case("group dro", O.GroupDRO(3, 0.5), D.GroupData(X, GROUPS, TARGETS), 2,
+    Case("contrastive, two-way", O.GlobalContrastive(N, temperature=0.3), (X, Z), 2,
+         lambda h, g: contrastive(h, g, 0.3, True)),
+    Case("contrastive, individual", individual("individual"), (X, Z), 2,
+         lambda h, g: contrastive(h, g, 0.3, False, radius=0.2)),
+    Case("contrastive, common temperature", individual("common"), (X, Z), 2,
+         lambda h, g: contrastive(h, g, 0.3, False, radius=0.2)),
+    Case("group dro", O.GroupDRO(GROUPS, TARGETS, temperature=0.5), X, 2,
          lambda h: mean(0.5 * (math.exp(v / 0.5) - 1) for v in group_losses(h))),
-    Case("group cvar", O.GroupCVaR(3), D.GroupData(X, GROUPS, TARGETS), 2,
+    Case("group cvar", O.GroupCVaR(GROUPS, TARGETS, fraction=0.5), X, 2,
          lambda h: cvar(group_losses(h))),
-    Case("bags, soft maximum", O.SoftmaxPooling(BAG_LABELS, 4, 0.5), D.GroupData(X, GROUPS), 1,
+    Case("bags, soft maximum", O.SoftmaxPooling(GROUPS, BAG_LABELS, temperature=0.5), X, 1,
          lambda h: bags(h, soft_maximum)),
-    Case("bags, attention", O.AttentionPooling(BAG_LABELS, 4), D.GroupData(X, GROUPS), 2,
+    Case("bags, attention", O.AttentionPooling(GROUPS, BAG_LABELS), X, 2,
          lambda h: bags(h, attention)),
-    Case("penalty", O.ConstraintPenalty(3, lambda h, y, block: h[:, 0] - 0.1 * block, 2.0),
-         D.GroupData(X, GROUPS), 1, penalty),
+    Case("penalty", O.ConstraintPenalty(GROUPS, penalty=2.0,
+                                        constraint=lambda h, y, block: h[:, 0] - 0.1 * block), X, 1,
+         penalty),
 ]  # fmt: skip

@@ -1,21 +1,22 @@
 """The handwritten digits of scikit-learn, which need no download."""
 
 import torch
-
-from fcco.data.tasks import TaskData
+from torch import Tensor
 
 __all__ = ["load_digits"]
 
+Part = tuple[Tensor, Tensor]
 
-def load_digits(seed: int = 0) -> tuple[TaskData, TaskData]:
+
+def load_digits(seed: int = 0) -> tuple[Part, Part]:
     """1797 images of 8 x 8 pixels in 10 classes: 1437 to train, 360 to test, stratified.
 
     Needs scikit-learn (``pip install 'fcco[sklearn]'``).
 
     Examples:
-        >>> train, test = load_digits()
-        >>> len(train), len(test), train.num_blocks
-        (1437, 360, 10)
+        >>> (x, y), (x_test, y_test) = load_digits()
+        >>> x.shape, y.shape, len(x_test)
+        (torch.Size([1437, 64]), torch.Size([1437]), 360)
     """
     from sklearn import datasets, model_selection
 
@@ -25,4 +26,4 @@ def load_digits(seed: int = 0) -> tuple[TaskData, TaskData]:
     )
     x_train, x_test = (torch.tensor(part, dtype=torch.float32) for part in split[:2])
     y_train, y_test = (torch.tensor(part) for part in split[2:])
-    return TaskData.from_classes(x_train, y_train), TaskData.from_classes(x_test, y_test)
+    return (x_train, y_train), (x_test, y_test)

@@ -1,32 +1,32 @@
-"""Exact passes over a data set: chunks for ``snapshot``, and the exact value to monitor."""
+"""Exact passes over the training set: closures for ``snapshot``, and the value to monitor."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcco.data.arguments import whole
-from fcco.data.blocks import BlockData, Device
+from fcco.data.inputs import read_inputs, take
+from fcco.data.loader import filled
 from fcco.distributed import Ranks
 from fcco.kernel.rows import rows_of
 from fcco.kernel.sums import RowSums
 from fcco.kernel.writes import commit, way_back
-from fcco.problem.batches import Batch
-from fcco.problem.objective import Objective, same_class
+from fcco.problem.batches import each
+from fcco.problem.given import whole
 from fcco.problem.probe import Closure, Probe
+from fcco.problem.sampled import SampledObjective
 
 __all__ = ["exact_pass", "exact_value"]
 
-OUTPUTS = 1 << 16
-"""The size of a chunk once the model is done with it."""
+Device = torch.device | str | None
 
 
 def exact_pass(
     model: Any,
-    dataset: BlockData[Any],
-    objective: Objective,
+    inputs: Any,
+    objective: SampledObjective,
     *,
     chunk_size: int = 1024,
     device: Device = None,
@@ -42,7 +42,7 @@ def exact_pass(
 
     Args:
         model: the model, as ``objective.inner`` takes it.
-        dataset: the samples and their blocks.
+        inputs: of the samples that the objective was built from, as for ``block_loader``.
         objective: the problem.
         chunk_size: samples per closure (or blocks, if they have many partners).
         device: the device of the model, if the inputs are elsewhere.
@@ -50,22 +50,22 @@ def exact_pass(
         world_size: the number of processes; by default from ``torch.distributed``, or 1.
 
     Examples:
-        >>> from fcco.data import TaskData
         >>> from fcco.objectives import MultiTaskAUC
-        >>> data = TaskData.from_classes(torch.rand(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
-        >>> closures = exact_pass(torch.nn.Linear(2, 3), data, MultiTaskAUC(3), chunk_size=4)
+        >>> objective = MultiTaskAUC(torch.tensor([0, 1, 2, 0, 1, 2]))
+        >>> closures = exact_pass(torch.nn.Linear(2, 3), torch.rand(6, 2), objective, chunk_size=4)
         >>> [closure().samples for closure in closures]
         [4, 2]
     """
-    _check(dataset, objective, chunk_size)
+    inputs = read_inputs(inputs, objective)
+    _check(chunk_size)
 
     def call(span: Tensor) -> Probe:
-        batch: Batch = dataset.collate(dataset.chunk(span))
+        batch = filled(objective.chunk(span), inputs)
         return objective.inner(model, batch if device is None else batch.to(device))
 
     here = Ranks()
     size = here.size if world_size is None else world_size
-    spans = _even(dataset.spans(chunk_size), size)
+    spans = _even(objective.spans(chunk_size), size)
     return [partial(call, span) for span in spans[here.rank if rank is None else rank :: size]]
 
 
@@ -83,54 +83,69 @@ def _even(spans: Sequence[Tensor], size: int) -> list[Tensor]:
 @torch.no_grad()
 def exact_value(
     model: Any,
-    dataset: BlockData[Any],
-    objective: Objective,
+    inputs: Any,
+    objective: SampledObjective,
     *,
     chunk_size: int = 1024,
     device: Device = None,
 ) -> float:
-    """F(w) on the data set, the number to monitor; arguments as for ``exact_pass``.
+    """F(w), the number to monitor; arguments as for ``exact_pass``.
 
-    The data set may be another one than that of training: ``objective.on(dataset)`` is evaluated.
+    For other data than those of training, pass ``objective.on(...)`` with their labels.
 
     Each input passes through the model once, in eval mode; then modes, buffers and the RNG are
     restored. (A function instead of a module is called as it is: set its modules to eval yourself.)
-    The value is formed from the outputs: in O(N log N) by sorting or moments, or in a few hundred
-    operations per sample by interpolation, where the objective and its surrogate allow that, and
-    otherwise from all P * N pairs of P anchors and N partners.
+    The value is ``objective.exact`` of the outputs, where the objective has it; otherwise the
+    means over all samples of every block are formed chunk by chunk.
 
     Examples:
-        >>> from fcco.data import TaskData
         >>> from fcco.objectives import MultiTaskAUC
-        >>> data = TaskData.from_classes(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]))
-        >>> exact_value(lambda x: torch.zeros(len(x), 2), data, MultiTaskAUC(2))  # all scores 1/2
+        >>> objective = MultiTaskAUC(torch.tensor([0, 1, 0, 1]))
+        >>> exact_value(lambda x: torch.zeros(len(x), 2), torch.zeros(4, 1), objective)
         0.5
     """
-    objective = objective.on(dataset)
-    _check(dataset, objective, chunk_size)
-    modules = torch.nn.ModuleList(_modules(model))
+    inputs = read_inputs(inputs, objective)
+    _check(chunk_size)
+    parts = model if isinstance(model, tuple) else (model,)
+    modules = torch.nn.ModuleList([part for part in parts if isinstance(part, torch.nn.Module)])
     back = way_back(modules.parameters(), modules)
     modes = [(module, module.training) for module in modules.modules()]
     try:
         modules.eval()
-        outputs, identity = dataset.through(model, chunk_size, device)
-        return _value(outputs, identity, objective, chunk_size if outputs is dataset else OUTPUTS)
+        if not hasattr(objective, "exact"):
+            return _value(model, inputs, objective, chunk_size, device)
+        views = inputs if objective.num_views == 2 else (inputs,)
+        encoders = model if isinstance(model, tuple) else (model,) * len(views)
+        outputs = [
+            _outputs(encoder, view, chunk_size, device)
+            for encoder, view in zip(encoders, views, strict=True)
+        ]
+        return float(objective.exact(*outputs))
     finally:
         for module, training in modes:
             module.training = training
         commit(back)
 
 
-def _modules(model: Any) -> list[torch.nn.Module]:
-    parts = model if isinstance(model, tuple) else (model,)
-    return [part for part in parts if isinstance(part, torch.nn.Module)]
+def _outputs(model: Any, source: Any, size: int, device: Device) -> Tensor:
+    """The outputs of ``model`` for all samples of ``source``, ``size`` at a time."""
+
+    def call(rows: Tensor) -> Tensor:
+        outputs: Tensor = model(each(take(source, rows), lambda part: part.to(device)))
+        return outputs
+
+    return torch.cat([call(rows) for rows in torch.arange(len(source)).split(size)])
 
 
-def _value(dataset: BlockData[Any], model: Any, objective: Objective, chunk_size: int) -> float:
+def _value(
+    model: Any, inputs: Any, objective: SampledObjective, chunk_size: int, device: Device
+) -> float:
     form = rows_of(objective)
     sums: RowSums | None = None
     loss = 0.0
-    for probe in _probes(dataset, model, objective, chunk_size):
+    for span in objective.spans(chunk_size):
+        batch = filled(objective.chunk(span), inputs)
+        probe = objective.inner(model, batch if device is None else batch.to(device))
         rows = form.of(probe, torch.promote_types(probe.values.dtype, torch.float32))
         if sums is None:
             sums = RowSums(form, objective.num_blocks, rows.dtype, torch.device("cpu"))
@@ -143,23 +158,6 @@ def _value(dataset: BlockData[Any], model: Any, objective: Objective, chunk_size
     return float(value) + loss / int(sums.samples.sum())
 
 
-def _probes(
-    dataset: BlockData[Any], model: Any, objective: Objective, chunk_size: int
-) -> Iterator[Probe]:
-    """One probe of all blocks, if the objective has a way to it, or those of all chunks."""
-    whole = dataset.whole() if same_class(objective, "inner_of_all", "inner") else None
-    probe = None if whole is None else objective.inner_of_all(whole)
-    if probe is not None:
-        yield probe
-        return
-    for chunk in dataset.chunks(chunk_size):
-        yield objective.inner(model, dataset.collate(chunk))
-
-
-def _check(dataset: BlockData[Any], objective: Objective, chunk_size: int) -> None:
+def _check(chunk_size: int) -> None:
     if whole("chunk_size", chunk_size) < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
-    if objective.num_blocks != dataset.num_blocks:
-        raise ValueError(
-            f"the objective has {objective.num_blocks} blocks, the data set {dataset.num_blocks}"
-        )

@@ -1,17 +1,22 @@
-"""The inputs of a data set whose samples are tuples or dicts."""
+"""Inputs: tensors, or data sets from which samples are read one by one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
-__all__ = ["Inputs"]
+from fcco.problem.given import as_inputs
+from fcco.problem.sampled import SampledObjective
+
+__all__ = ["Inputs", "read_inputs", "take"]
 
 Part = int | str | Callable[[Any], Any]
 
 
 class Inputs(Dataset[Any]):
-    """The part of each sample that the model takes, for the ``inputs`` of any data set with blocks.
+    """The part of each sample that the model takes, for ``block_loader`` and ``exact_value``.
 
     The model is called with what ``collate_fn`` makes of a list of these parts: a tensor, or a
     tuple or dict of tensors.
@@ -25,11 +30,9 @@ class Inputs(Dataset[Any]):
 
     Examples:
         >>> import torch
-        >>> from fcco.data import TaskData
         >>> pairs = [(torch.rand(2), label) for label in (0, 1, 1, 0)]  # a Dataset of (x, y)
-        >>> data = TaskData.binary(Inputs(pairs, input=0), [label for _, label in pairs])
-        >>> data.batch([0, 1, 3]).inputs.shape
-        torch.Size([3, 2])
+        >>> Inputs(pairs, input=0)[3].shape
+        torch.Size([2])
         >>> rows = [{"image": torch.rand(2), "age": 1.0, "label": 1}]
         >>> Inputs(rows, input=["image", "age"])[0].keys()
         dict_keys(['image', 'age'])
@@ -71,3 +74,56 @@ class Inputs(Dataset[Any]):
         except (KeyError, IndexError, TypeError):
             has = list(sample) if isinstance(sample, dict) else type(sample).__name__
             raise ValueError(f"input={part!r} does not fit the samples: {has}") from None
+
+
+def take(source: Any, positions: Tensor) -> Any:
+    """The samples of ``source`` at ``positions``; of a pair of views, those of both.
+
+    Examples:
+        >>> take(torch.tensor([5, 6, 7]), torch.tensor([2, 0]))
+        tensor([7, 5])
+    """
+    if isinstance(source, tuple):
+        return tuple(take(part, positions) for part in source)
+    if isinstance(source, Tensor):
+        return source[positions.to(source.device)]
+    if isinstance(source, Inputs):
+        return source.collate_fn(source.__getitems__(positions.tolist()))
+    samples = [source[i] for i in positions.tolist()]
+    try:
+        return torch.stack([torch.as_tensor(sample) for sample in samples])
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"samples must be tensors of one shape: {error} (fcco.data.Inputs takes the input "
+            "out of a tuple or a dict, and has a collate_fn)"
+        ) from error
+
+
+def read_inputs(given: Any, objective: SampledObjective) -> Any:
+    """Inputs of the samples that an objective was built from, checked; arrays become tensors.
+
+    Examples:
+        >>> from fcco.objectives import NCA
+        >>> read_inputs(torch.zeros(2, 3), NCA([0, 1, 0]))
+        Traceback (most recent call last):
+        ValueError: the objective was built from 3 samples, inputs hold 2
+    """
+    if not isinstance(objective, SampledObjective):
+        raise TypeError(
+            f"{type(objective).__name__} does not know its samples: use an objective of "
+            "fcco.objectives, or form batches yourself"
+        )
+    if objective.num_views == 2:
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise ValueError("inputs must be a pair, of all first and of all second views")
+        inputs: Any = tuple(as_inputs(view) for view in given)
+        sizes = [len(view) for view in inputs]
+    else:
+        inputs = as_inputs(given)
+        sizes = [len(inputs)]
+    for size in sizes:
+        if size != objective.num_samples:
+            raise ValueError(
+                f"the objective was built from {objective.num_samples} samples, inputs hold {size}"
+            )
+    return inputs

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from fcco.data.arguments import whole
-from fcco.data.blocks import BlockData
+from fcco.data.inputs import read_inputs, take
 from fcco.data.sampler import BlockSampler
 from fcco.problem.batches import Batch
-from fcco.problem.objective import Objective
+from fcco.problem.given import whole
+from fcco.problem.sampled import SampledObjective
 
-__all__ = ["BlockLoader", "block_loader"]
+__all__ = ["BlockLoader", "block_loader", "filled"]
 
 
 class BlockLoader:
@@ -26,28 +26,30 @@ class BlockLoader:
     """
 
     def __init__(
-        self, sampler: BlockSampler, *, num_workers: int = 0, pin_memory: bool = False
+        self,
+        inputs: Any,
+        sampler: BlockSampler,
+        *,
+        num_workers: int = 0,
+        pin_memory: bool = False,
     ) -> None:
         if whole("num_workers", num_workers) < 0:
             raise ValueError(f"num_workers must not be negative, got {num_workers}")
+        self.inputs = inputs
         self.sampler = sampler
         self.num_workers = num_workers
         self.pin_memory = pin_memory
-
-    @property
-    def dataset(self) -> BlockData[Any]:
-        """The samples and their blocks."""
-        return self.sampler.dataset
 
     def __len__(self) -> int:
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0 and not self.pin_memory:
-            yield from map(self.dataset.collate, self.sampler)
+            for batch in self.sampler:
+                yield filled(batch, self.inputs)
             return
         loader: Iterable[Batch] = DataLoader(
-            _Collating(self.dataset),
+            _Filling(self.inputs),
             batch_size=None,
             sampler=_Ahead(self.sampler),
             num_workers=self.num_workers,
@@ -68,15 +70,19 @@ class BlockLoader:
         self.sampler.load_state_dict(state)
 
 
-class _Collating(Dataset[Batch]):
+def filled(batch: Batch, inputs: Any) -> Batch:
+    """The batch with samples of ``inputs`` in the place of their positions."""
+    return batch.filled(take(inputs, batch.inputs))
+
+
+class _Filling(Dataset[Batch]):
     """Reads the samples of a batch of positions, in a worker."""
 
-    def __init__(self, dataset: BlockData[Any]) -> None:
-        self.dataset = dataset
+    def __init__(self, inputs: Any) -> None:
+        self.inputs = inputs
 
     def __getitem__(self, batch: Batch) -> Batch:
-        collated: Batch = self.dataset.collate(batch)
-        return collated
+        return filled(batch, self.inputs)
 
 
 class _Ahead:
@@ -93,8 +99,8 @@ class _Ahead:
 
 
 def block_loader(
-    dataset: BlockData[Any],
-    objective: Objective,
+    inputs: Any,
+    objective: SampledObjective,
     *,
     blocks_per_step: int,
     samples_per_block: int,
@@ -110,8 +116,10 @@ def block_loader(
     """Batches for ``objective.inner``: distinct blocks with inner samples.
 
     Args:
-        dataset: the samples and their blocks.
-        objective: the problem; it must have the blocks of the data set.
+        inputs: of the samples that the objective was built from, in their order: a tensor, an
+            array, a data set (``Inputs`` makes one of tuples or dicts), or a pair of them for two
+            views.
+        objective: the problem, built from labels; it knows the samples of every block.
         blocks_per_step: B1, the total of all ranks.
         samples_per_block: inner samples per block.
         num_steps: batches per epoch, that is, per iteration.
@@ -125,20 +133,16 @@ def block_loader(
         world_size: the number of processes; by default from ``torch.distributed``, or 1.
 
     Examples:
-        >>> from fcco.data import TaskData
         >>> from fcco.objectives import MultiTaskAUC
-        >>> data = TaskData.from_classes(torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
-        >>> loader = block_loader(data, MultiTaskAUC(3), blocks_per_step=2, samples_per_block=4,
-        ...                       num_steps=5)
+        >>> objective = MultiTaskAUC(torch.tensor([0, 1, 2, 0, 1, 2]))
+        >>> loader = block_loader(torch.zeros(6, 2), objective, blocks_per_step=2,
+        ...                       samples_per_block=4, num_steps=5)
         >>> [batch.inputs.shape[0] for batch in loader]
         [8, 8, 8, 8, 8]
     """
-    if objective.num_blocks != dataset.num_blocks:
-        raise ValueError(
-            f"the objective has {objective.num_blocks} blocks, the data set {dataset.num_blocks}"
-        )
+    inputs = read_inputs(inputs, objective)
     sampler = BlockSampler(
-        dataset,
+        objective,
         blocks_per_step=blocks_per_step,
         samples_per_block=samples_per_block,
         num_steps=num_steps,
@@ -148,4 +152,4 @@ def block_loader(
         rank=rank,
         world_size=world_size,
     )
-    return BlockLoader(sampler, num_workers=num_workers, pin_memory=pin_memory)
+    return BlockLoader(inputs, sampler, num_workers=num_workers, pin_memory=pin_memory)

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from fcco.data.arguments import whole
-from fcco.data.blocks import BlockData
-from fcco.data.draws import distinct
 from fcco.distributed import Ranks, Share
 from fcco.problem.batches import Batch
+from fcco.problem.draws import distinct
+from fcco.problem.given import whole
+from fcco.problem.sampled import SampledObjective
 
 __all__ = ["BlockSampler"]
 
@@ -26,7 +26,7 @@ class BlockSampler:
     the same stream.
 
     Args:
-        dataset: the samples and their blocks.
+        objective: knows the samples of every block.
         blocks_per_step: B1, the total of all ranks.
         samples_per_block: inner samples per block.
         num_steps: batches per epoch, that is, per iteration.
@@ -37,16 +37,16 @@ class BlockSampler:
         world_size: the number of processes; by default from ``torch.distributed``, or 1.
 
     Examples:
-        >>> from fcco.data import TaskData
-        >>> data = TaskData.from_classes(torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
-        >>> sampler = BlockSampler(data, blocks_per_step=2, samples_per_block=4, num_steps=5)
+        >>> from fcco.objectives import MultiTaskAUC
+        >>> objective = MultiTaskAUC(torch.tensor([0, 1, 2, 0, 1, 2]))
+        >>> sampler = BlockSampler(objective, blocks_per_step=2, samples_per_block=4, num_steps=5)
         >>> next(iter(sampler)).inputs.shape  # positions in the data set
         torch.Size([8])
     """
 
     def __init__(
         self,
-        dataset: BlockData[Any],
+        objective: SampledObjective,
         *,
         blocks_per_step: int,
         samples_per_block: int,
@@ -60,11 +60,11 @@ class BlockSampler:
         blocks_per_step = whole("blocks_per_step", blocks_per_step)
         samples_per_block = whole("samples_per_block", samples_per_block)
         num_steps, shares = whole("num_steps", num_steps), whole("shares", shares)
-        if not 1 <= blocks_per_step <= dataset.num_blocks:
+        if not 1 <= blocks_per_step <= objective.num_blocks:
             raise ValueError(
-                f"blocks_per_step must lie in 1..{dataset.num_blocks}, got {blocks_per_step}"
+                f"blocks_per_step must lie in 1..{objective.num_blocks}, got {blocks_per_step}"
             )
-        dataset.check(samples_per_block, replacement=replacement)
+        objective.check_draw(samples_per_block, replacement=replacement)
         if num_steps < 0:
             raise ValueError(f"num_steps must not be negative, got {num_steps}")
         if shares < 1:
@@ -74,9 +74,9 @@ class BlockSampler:
         self.world_size = here.size if world_size is None else whole("world_size", world_size)
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"rank must lie in 0..{self.world_size - 1}, got {self.rank}")
-        self.shares = self._cut(dataset.num_blocks, blocks_per_step, shares)
+        self.shares = self._cut(objective.num_blocks, blocks_per_step, shares)
         """The blocks per step of this rank."""
-        self.dataset = dataset
+        self.objective = objective
         self.blocks_per_step = blocks_per_step
         self.samples_per_block = samples_per_block
         self.num_steps = num_steps
@@ -121,22 +121,21 @@ class BlockSampler:
             yield self.at(self.step)
 
     def at(self, step: int) -> Batch:
-        """The batch of one step, counted from 1, as positions in the data set."""
+        """The batch of one step, counted from 1, with positions in the place of samples."""
         count = self.blocks_per_step // self.shares[0].size
         common = torch.Generator().manual_seed(_mixed(self.seed, step))
-        blocks, spread = [], []
+        blocks, uniform = [], []
         for share in self.shares:
             own = common
             if share.size > 1:
                 own = torch.Generator().manual_seed(_mixed(_mixed(self.seed, step), share.rank))
             blocks.append(distinct(share.count, count, own) + share.start)
             size = count, self.samples_per_block
-            spread.append(torch.rand(size, generator=own, dtype=torch.float64))
+            uniform.append(torch.rand(size, generator=own, dtype=torch.float64))
         shared = torch.rand(self.samples_per_block, generator=common, dtype=torch.float64)
-        batch: Batch = self.dataset.draw(
-            torch.cat(blocks), torch.cat(spread), shared, replacement=self.replacement
+        return self.objective.draw(
+            torch.cat(blocks), torch.cat(uniform), shared, replacement=self.replacement
         )
-        return batch
 
     def state_dict(self) -> dict[str, Any]:
         """The position in the stream."""

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.data.arguments import tensor
 from fcco.distributed import Ranks
 from fcco.losses.exchange import exchange
+from fcco.problem.given import tensor
 
 __all__ = ["ScoreBatch", "named", "read_batch", "read_index"]
 

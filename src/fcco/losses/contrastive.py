@@ -62,14 +62,11 @@ class ContrastiveLoss(RowLoss):
         eps: float = 1e-14,
         beta: Beta = "auto",
     ) -> None:
-        if learned not in (None, "common", "individual"):
-            raise ValueError(f'learned must be None, "common" or "individual", got {learned!r}')
         objective = GlobalContrastive(
             num_samples,
-            temperature,
+            temperature=temperature,
             two_way=two_way,
-            individual=learned == "individual",
-            common=learned == "common",
+            learned=learned,
             radius=radius,
             eps=eps,
         )
@@ -84,7 +81,7 @@ class ContrastiveLoss(RowLoss):
             second: (B, d), those of the second views.
             index: (B,), which samples of the training set these are.
         """
-        size = self.objective.num_pairs
+        size = self.objective.num_samples
         read = partial(read_embeddings, index, size, first=first, second=second)
         index, first, second = exchange(self._together(), read)
         weights, others = weights_of_others(index)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from fcco.distributed import Ranks
+from fcco.losses.fingerprint import fingerprint
 
 __all__ = ["Criterion"]
 
@@ -22,6 +23,25 @@ class Criterion(nn.Module):
     """Those that train together: None stands for all of ``torch.distributed``, if it is set up."""
 
     _apart_from: int | None = None
+
+    made_of: Tensor
+    """What the table was built from, as one number: a state of another table is refused."""
+
+    def __init__(self, objective: Any) -> None:
+        super().__init__()
+        self.register_buffer("made_of", fingerprint(objective))
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Load buffers, if they belong to a table of the same labels and settings."""
+        found = state.get(f"{prefix}made_of")
+        if isinstance(found, Tensor) and not found.cpu().equal(self.made_of.cpu()):
+            errors: list[str] = args[-1]
+            errors.append(
+                f"{prefix or type(self).__name__}: the table belongs to other labels, to another "
+                "order of the samples, or to other settings than this loss was built with"
+            )
+            return
+        super()._load_from_state_dict(state, prefix, *args)  # type: ignore[no-untyped-call]
 
     def __init_subclass__(cls) -> None:
         """A forward pass reads numbers from its table and writes to it: it is never compiled."""

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from fcco.losses.batch import named, read_index
-from fcco.objectives.scores import widened
+from fcco.objectives.score import widened
 
 __all__ = ["read_embeddings", "weights_of_others"]
 

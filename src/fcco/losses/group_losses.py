@@ -10,8 +10,10 @@ from fcco.losses.batch import named, read_index
 from fcco.losses.exchange import exchange
 from fcco.losses.row_loss import RowLoss
 from fcco.methods import Beta
+from fcco.objectives.domains import check_positive
 from fcco.objectives.group_dro import GroupCVaR, GroupDRO
 from fcco.problem.batches import GroupBatch
+from fcco.problem.given import whole
 
 __all__ = ["GroupCVaRLoss", "GroupDROLoss"]
 
@@ -56,7 +58,7 @@ class GroupDROLoss(_GroupLoss):
     """
 
     def __init__(self, num_groups: int, *, temperature: float, beta: Beta = "auto") -> None:
-        super().__init__(GroupDRO(num_groups, temperature, _given), beta=beta)
+        super().__init__(GroupDRO(_groups(num_groups), temperature=temperature, loss=_given), beta=beta)
 
 
 class GroupCVaRLoss(_GroupLoss):
@@ -83,7 +85,16 @@ class GroupCVaRLoss(_GroupLoss):
     def __init__(
         self, num_groups: int, *, fraction: float, temperature: float = 0.1, beta: Beta = "auto"
     ) -> None:
-        super().__init__(GroupCVaR(num_groups, fraction, temperature, _given), beta=beta)
+        objective = GroupCVaR(
+            _groups(num_groups), fraction=fraction, temperature=temperature, loss=_given
+        )
+        super().__init__(objective, beta=beta)
+
+
+def _groups(count: int) -> Tensor:
+    """Group numbers for an objective that is never asked for samples: one sample each."""
+    check_positive(num_groups=count)
+    return torch.arange(whole("num_groups", count))
 
 
 def _given(losses: Tensor, groups: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from fcco.losses.row_loss import RowLoss
 from fcco.losses.table_loss import merged
 from fcco.methods import Beta
 from fcco.objectives.neighbours import NCA
-from fcco.problem.batches import AnchorBatch
+from fcco.problem.batches import PairBatch
 
 __all__ = ["NCALoss"]
 
@@ -57,15 +57,9 @@ class NCALoss(RowLoss):
         eps: float = 1e-6,
         beta: Beta = "auto",
     ) -> None:
-        classes = torch.as_tensor(classes)
-        if classes.ndim != 1 or classes.is_floating_point() or classes.is_complex():
-            raise ValueError(
-                f"classes must be whole numbers of shape (N,), got {classes.dtype} of shape "
-                f"{tuple(classes.shape)}"
-            )
-        objective = NCA(len(classes), temperature, logarithm=logarithm, eps=eps)
+        objective = NCA(classes, temperature=temperature, logarithm=logarithm, eps=eps)
         super().__init__(objective, beta=beta)
-        self.register_buffer("classes", classes.clone(), persistent=False)
+        self.register_buffer("classes", objective.classes.clone(), persistent=False)
 
     def forward(self, embeddings: Tensor, index: Tensor) -> Tensor:
         """The loss of a batch.
@@ -79,14 +73,14 @@ class NCALoss(RowLoss):
         weights, others = weights_of_others(index)
         classes = self.classes[index.to(self.classes.device)].to(index.device)
         everyone = torch.arange(len(index), device=index.device)
-        batch = AnchorBatch(
+        same = classes.unsqueeze(1) == classes
+        batch = PairBatch(
             index,
             embeddings,
-            anchors=everyone,
             partners=everyone,
-            weights=weights,
+            weights=torch.stack([weights * same, weights]),
             samples=others,
-            related=classes.unsqueeze(1) == classes,
+            anchors=everyone,
         )
         probe = self.objective.inner(nn.Identity(), batch)
         return self._take(merged(probe, rows_of(self.objective).scaled, common=True))

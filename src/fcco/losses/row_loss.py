@@ -1,6 +1,5 @@
 """The table of rows: every loss that tracks u is SOX's step with slopes at u_t."""
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from fcco.kernel.rows import rows_of
 from fcco.kernel.step import Step, look, surprises, track
 from fcco.kernel.table import BlockTable
 from fcco.kernel.writes import commit
+from fcco.losses.attach import apart, attach
 from fcco.losses.criterion import Criterion
 from fcco.methods import SOX, Beta, Coefficients, Point, next_gain
 from fcco.methods.gain import new_gain
@@ -72,8 +72,8 @@ class RowLoss(Criterion):
     """What chooses beta, if it is "auto", see ``fcco.methods.next_gain``."""
 
     def __init__(self, objective: Objective, *, beta: Beta = "auto") -> None:
-        super().__init__()
         check_problem(objective, _METHOD, None)
+        super().__init__(objective)
         self.objective, self.beta = objective, beta
         self.register_buffer("gain", new_gain() if beta == "auto" else None)
         self._coefficients()
@@ -97,7 +97,7 @@ class RowLoss(Criterion):
         wide = torch.promote_types(probe.values.dtype, torch.float32)
         value = taken.mean.to(wide)
         if taken.slopes is not None:
-            value = _Attach.apply(probe.values, value, taken)  # type: ignore[no-untyped-call]
+            value = attach(value, probe.values, taken.slopes, taken)
         loss = probe.loss
         if loss is None or not loss.requires_grad:
             return value
@@ -124,7 +124,7 @@ class RowLoss(Criterion):
             single=True,
             weights={Point.CURRENT: 1.0} if wanted else {},
         )
-        with _aside(checks.device):
+        with apart(checks.device):
             pull = look(s, Point.CURRENT, 0, probe)
             (part,) = s.parts
             u = track(s, part) if part.new is None else part.new
@@ -173,29 +173,5 @@ class RowLoss(Criterion):
         return f"num_blocks={len(self.rows)}, beta={self.beta!r}"
 
 
-class _Attach(torch.autograd.Function):
-    """A value with given slopes; the graph holds on to the step, which is known while it lives."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, value: Tensor, taken: _Taken) -> Tensor:
-        ctx.taken = taken
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        taken, (gradient,) = ctx.taken, gradients
-        return (taken.slopes * gradient.to(taken.slopes)).to(taken.values.dtype), None, None
-
-
 def _attached(probe: Probe) -> bool:
     return isinstance(probe.values, Tensor) and probe.values.requires_grad
-
-
-def _aside(device: torch.device) -> ExitStack:
-    """Without gradients and autocast; what is saved inside is nothing to an outer checkpoint."""
-    stack = ExitStack()
-    stack.enter_context(torch.no_grad())
-    stack.enter_context(torch.autocast(device.type, enabled=False))
-    keep = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
-    stack.enter_context(keep)
-    return stack

@@ -9,7 +9,7 @@ from fcco.kernel.rows import rows_of
 from fcco.losses.exchange import exchange
 from fcco.losses.row_loss import RowLoss
 from fcco.methods import Point
-from fcco.objectives.scores import widened
+from fcco.objectives.score import widened
 from fcco.problem import Probe
 
 __all__ = ["TableLoss", "merged"]
@@ -26,7 +26,7 @@ class TableLoss(RowLoss):
 
     Examples:
         >>> from fcco.objectives import GroupDRO
-        >>> criterion = TableLoss(GroupDRO(num_groups=3), beta=0.25)
+        >>> criterion = TableLoss(GroupDRO(torch.arange(3), temperature=1.0), beta=0.25)
         >>> values = torch.tensor([[1.0]], requires_grad=True)
         >>> loss = criterion(Probe(torch.tensor([2]), values))
         >>> loss.backward()

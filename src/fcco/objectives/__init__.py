@@ -1,19 +1,21 @@
-"""Objectives of the form f_i(g_i(w)), ready to use."""
+"""Objectives of the form f_i(g_i(w)), built from what is known of the training set."""
 
-from fcco.objectives.auc import MultiTaskAUC, MultiTaskGap
+from fcco.objectives.auc import AUC
 from fcco.objectives.average_precision import AveragePrecision
 from fcco.objectives.contrastive import GlobalContrastive
 from fcco.objectives.cox import Cox
-from fcco.objectives.exponential_auc import ExponentialAUC
 from fcco.objectives.group_dro import GroupCVaR, GroupDRO
 from fcco.objectives.instances import AttentionPooling, SoftmaxPooling
 from fcco.objectives.iwae import IWAE
 from fcco.objectives.listwise import NDCG, ListNet
+from fcco.objectives.multi_task import MultiTaskAUC, MultiTaskGap
 from fcco.objectives.neighbours import NCA
-from fcco.objectives.partial_auc import OneWayPartialAUC, TwoWayPartialAUC
+from fcco.objectives.partial_auc import PartialAUC
 from fcco.objectives.penalty import ConstraintPenalty
 from fcco.objectives.push import PNormPush
-from fcco.objectives.scores import one_vs_rest
+from fcco.objectives.robust import DRO, CVaR
+from fcco.objectives.sampling import one_vs_rest
+from fcco.objectives.score import ScoreObjective
 from fcco.objectives.surrogates import (
     Exponential,
     Logistic,
@@ -24,15 +26,17 @@ from fcco.objectives.surrogates import (
 )
 
 __all__ = [
+    "AUC",
+    "DRO",
     "IWAE",
     "NCA",
     "NDCG",
     "AttentionPooling",
     "AveragePrecision",
+    "CVaR",
     "ConstraintPenalty",
     "Cox",
     "Exponential",
-    "ExponentialAUC",
     "GlobalContrastive",
     "GroupCVaR",
     "GroupDRO",
@@ -40,13 +44,13 @@ __all__ = [
     "Logistic",
     "MultiTaskAUC",
     "MultiTaskGap",
-    "OneWayPartialAUC",
     "PNormPush",
+    "PartialAUC",
+    "ScoreObjective",
     "Sigmoid",
     "SoftmaxPooling",
     "Squared",
     "SquaredHinge",
     "Surrogate",
-    "TwoWayPartialAUC",
     "one_vs_rest",
 ]

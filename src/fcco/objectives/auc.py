@@ -1,220 +1,189 @@
-"""Multi-task AUC: one block per task; inner values are class-conditional moments of its score."""
+"""AUC by exponentials of the scores: gradients that do not vanish where scores are wrong."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
-from fcco.objectives.moments import class_moments
-from fcco.objectives.scores import widened
-from fcco.objectives.surrogates import SquaredHinge, Surrogate
-from fcco.problem.batches import LabelBatch, TaskBatch
-from fcco.problem.objective import Objective
+from fcco.objectives.curves import area, mean_over_tasks
+from fcco.objectives.domains import check_positive
+from fcco.objectives.labels import read_labels
+from fcco.objectives.running import Change, RunningSums, Update
+from fcco.objectives.sampling import scale_of, standard_error
+from fcco.objectives.score import pair_scores
+from fcco.objectives.structure import Column, Structure
+from fcco.objectives.tasks import TaskObjective
+from fcco.problem.batches import PairBatch
 from fcco.problem.probe import Probe
+from fcco.problem.scaled import ScaledObjective
 
-__all__ = ["MultiTaskAUC", "MultiTaskGap", "own_logits", "shared_logits"]
+__all__ = ["AUC"]
 
-
-class MultiTaskAUC(Objective):
-    """AUC maximization for ``num_tasks`` tasks that share a network (Section "Experiments").
-
-    With h the sigmoid score of task i and E+, E- its means over positives and negatives,
-
-        u = (E+ h, E- h, E+ h^2, E- h^2) in R^4,
-        f(u) = (u_3 - u_1^2) + (u_4 - u_2^2) + max(c + u_2 - u_1, 0)^2 / 2.
-
-    The two variances are kept (the paper's FCCO form drops them), and the hinge takes the negative
-    mean minus the positive mean (with the paper's sign, positives would rank below negatives).
-
-    Block i is task i, column i of the model's output (logits); a binary problem is one task.
-
-    Args:
-        num_tasks: m.
-        margin: c; the default 1 is the range of a sigmoid score.
-
-    Examples:
-        >>> objective = MultiTaskAUC(num_tasks=3)
-        >>> perfect = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
-        >>> objective.outer(perfect, torch.tensor([0]))
-        tensor([0.])
-    """
-
-    inner_dim = 4
-
-    def __init__(self, num_tasks: int, margin: float = 1.0) -> None:
-        _check(num_tasks, margin)
-        self.num_blocks = num_tasks
-        self.margin = margin
-
-    def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
-        """Moments over each task's own positives and negatives.
-
-        In a ``LabelBatch``, which all tasks share, tasks without a positive or without a negative
-        in the batch are left out.
-        """
-        blocks, moments, samples, noise = _moments(self.num_blocks, model, batch)
-        return Probe(blocks, moments, samples, noise=noise)
-
-    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Both variances and the squared hinge on the gap of the means."""
-        a, b, a2, b2 = u.unbind(1)
-        hinge = (b - a + self.margin).clamp(min=0)
-        variances = (a2 + b2).addcmul(a, a, value=-1).addcmul(b, b, value=-1)
-        return variances.addcmul(hinge, hinge, value=0.5)
-
-    def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """In closed form."""
-        a, b, _, _ = u.unbind(1)
-        hinge = (b - a + self.margin).clamp(min=0)
-        one = torch.ones_like(a)
-        return torch.stack([-hinge.add(a, alpha=2), hinge.sub(b, alpha=2), one, one], dim=1)
-
-    def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Moments of scores in [0, 1] lie in [0, 1]."""
-        return u.clamp(0, 1)
+_SMALLEST = 1e-200
+"""A smaller sum may have lost terms."""
 
 
-class MultiTaskGap(Objective):
-    """Only the gap of the means: u = E- h - E+ h in [-1, 1] and f(u) = l(u).
+class AUC(TaskObjective, ScaledObjective):
+    """A smooth form of 1 - AUC over all pairs, averaged over tasks, on scores of any scale.
 
-    With ``SquaredHinge`` this is the paper's FCCO form with a corrected sign; with ``Squared`` the
-    slope is affine and ``FreshPair`` applies.
+    With E+, E- the means over the positives and the negatives of a task,
 
-    Block i is task i, column i of the model's output (logits).
+        u = (E- exp(h / T), E+ exp(-h / T)),    f(u) = T log(1 + u_1 u_2):
+
+    u_1 u_2 is the mean over all pairs of exp((h- - h+) / T). A pair that is in the right order by
+    far has no gradient, and one that is in the wrong order has a gradient that does not vanish. A
+    constant added to all scores changes nothing.
+
+    Block i is task i, column i of the scores. With an optimizer, take the slopes of updated rows
+    (``updated_slopes=True``): with stale rows of exponentials training collapses. Where tasks are
+    classes that exclude each other, a model that ends in ``one_vs_rest``, with
+    ``cross_entropy=1``, measured best.
 
     Args:
-        num_tasks: m.
-        surrogate: l.
-        paired: report the second half of each task's samples as ``Probe.pair``; it is independent
-            if samples are drawn with replacement.
+        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing.
+        temperature: T; towards 0 only the worst pairs count.
+        cross_entropy: the weight of the mean over the tasks of E+ log(1 + exp(-h)) and
+            E- log(1 + exp(h)), which is added.
+        bounded: whether f has the 1, without which it is unbounded below.
 
     Examples:
-        >>> from fcco.objectives import Squared
-        >>> MultiTaskGap(3, Squared()).outer(torch.tensor([[-1.0]]), torch.tensor([0]))
-        tensor([0.])
+        >>> objective = AUC(torch.tensor([1, 0]))
+        >>> objective.exact(torch.zeros(2)), objective.metric(torch.tensor([1.0, 0.0]))
+        (tensor(0.6931), 1.0)
     """
 
-    inner_dim = 1
+    inner_dim = 2
 
     def __init__(
-        self, num_tasks: int, surrogate: Surrogate | None = None, *, paired: bool = False
+        self,
+        labels: Any,
+        *,
+        temperature: float = 1.0,
+        cross_entropy: float = 0.0,
+        bounded: bool = True,
     ) -> None:
-        _check(num_tasks, 1.0)
-        self.num_blocks = num_tasks
-        self.surrogate = SquaredHinge() if surrogate is None else surrogate
-        self.paired = paired
+        check_positive(temperature=temperature)
+        if not 0 <= cross_entropy < torch.inf:
+            raise ValueError(f"cross_entropy must be at least 0 and finite, got {cross_entropy}")
+        self.temperature = temperature
+        self.cross_entropy = cross_entropy
+        self.bounded = bounded
+        self._build(labels)
 
-    def inner(self, model: Any, batch: TaskBatch | LabelBatch) -> Probe:
-        """The gap, over each task's own samples or over samples that all tasks share."""
-        if not self.paired or isinstance(batch, LabelBatch):
-            blocks, moments, samples, noise = _moments(self.num_blocks, model, batch)
-            gap = moments[:, 1:2] - moments[:, :1]
-            return Probe(blocks, gap, samples, noise=noise[:, :2].norm(dim=1, keepdim=True))
-        h = own_logits(self.num_blocks, model, batch).sigmoid()
-        if batch.positives < 2 or h.shape[1] - batch.positives < 2:
-            raise ValueError("paired=True needs two positives and two negatives of every task")
-        halves = []
-        for part in (h[:, : batch.positives], h[:, batch.positives :]):
-            half = part.shape[1] // 2
-            halves.append((part[:, :half].mean(1), part[:, half : 2 * half].mean(1)))
-        gap, pair = (n - p for p, n in zip(*halves, strict=True))
-        return Probe(batch.blocks, gap[:, None], samples=h.shape[1] // 2, pair=pair[:, None])
+    def _build(self, labels: Any) -> None:  # type: ignore[override]
+        read = read_labels(labels)
+        self._set_tasks(read)
+        self.inner_size = self.num_samples
+        self._weights = Column(self._factor)
+        self._sides = Structure(positive=read.positive, negative=read.negative, valid=read.valid)
 
-    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """l of the gap."""
-        return self.surrogate(u.squeeze(1))
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
+        """Both means, over each task's own samples or over samples that all tasks share."""
+        h, _ = pair_scores(model, batch, self.num_tasks)
+        # (2, B1, k): negatives, whose scores should be low, then positives
+        cost, weights = torch.stack([h, -h]), batch.weights.to(h.dtype).flip(0)
+        weights = weights.expand(-1, len(h), -1)
+        exponents = (cost / self.temperature).masked_fill(weights == 0, -torch.inf)
+        log_scale = scale_of(exponents.detach().amax((0, 2)))
+        terms = weights * (exponents - log_scale.unsqueeze(1)).exp()
+        sizes = (weights > 0).sum(2)
+        noise = standard_error(terms.detach().flatten(0, 1), sizes.flatten()).view(sizes.shape).T
+        loss = None
+        if self.cross_entropy:
+            each = (weights * softplus(cost)).sum((0, 2)) * self._weights(batch.blocks, h)
+            loss = self.cross_entropy * each.mean() / 2
+        values = terms.sum(2).T
+        samples = batch.samples
+        return Probe(batch.blocks, values, samples, log_scale=log_scale, loss=loss, noise=noise)
 
-    def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """A difference of means of scores in [0, 1]."""
-        return u.clamp(-1, 1)
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """T log(1 + u_1 u_2), or T log(u_1 u_2)."""
+        logs = u.clamp(min=torch.finfo(u.dtype).tiny).log().sum(1) + 2 * log_scale
+        values = self.temperature * (softplus(logs) if self.bounded else logs)
+        return values * self._weights(blocks, u) if self._lacking else values
 
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """Means of positive terms."""
+        return u.clamp(min=torch.finfo(u.dtype).tiny)
 
-def _moments(
-    num_tasks: int, model: Any, batch: TaskBatch | LabelBatch
-) -> tuple[Tensor, Tensor, int, Tensor]:
-    """Blocks, (E+ h, E- h, E+ h^2, E- h^2) of each, samples per value, and standard errors."""
-    if isinstance(batch, TaskBatch):
-        h = own_logits(num_tasks, model, batch).sigmoid()
-        positive, negative = h[:, : batch.positives], h[:, batch.positives :]
-        first = [part.mean(1) for part in (positive, negative)]
-        second = [part.square().mean(1) for part in (positive, negative)]
-        moments = torch.stack([*first, *second], dim=1)
-        sizes = moments.new_tensor([batch.positives, h.shape[1] - batch.positives])
-        parts = [part.detach().var(1, correction=0) for part in (positive, negative)]
-        noise = _noise(moments[:, :2].detach(), torch.stack(parts, dim=1), sizes)
-        return batch.blocks, moments, h.shape[1], noise
-    blocks, logits, positive, negative, scale = shared_logits(num_tasks, model, batch)
-    moments = class_moments(logits, positive, negative, scale)
-    means, squares = moments.detach().split(2, dim=1)
-    spread = (squares - means.square()).clamp(min=0)
-    return blocks, moments, len(logits), _noise(means, spread, 1 / scale.T)
+    def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
+        sides = self._sides.on(h.device)
+        w = h.new_ones(len(h), 1) if weight is None else weight.unsqueeze(1)
+        logs, costs = [], []
+        valid = sides.valid
+        if weight is not None:
+            valid = ((sides.positive * w).sum(0) > 0) & ((sides.negative * w).sum(0) > 0)
+        if not valid.any():
+            return 0 * h.sum()
+        for members, z in ((sides.negative, h), (sides.positive, -h)):
+            part, total = (members * w)[:, valid], (members * w)[:, valid].sum(0)
+            exponents = (z[:, valid] / self.temperature).where(part > 0, -torch.inf)
+            if weight is not None:
+                exponents = exponents + part.clamp(min=1e-300).log()
+            logs.append(exponents.logsumexp(0) - total.log())
+            if self.cross_entropy:
+                costs.append((part * softplus(z[:, valid])).sum(0) / total)
+        both = logs[0] + logs[1]
+        # logaddexp is exact where torch's softplus leaves out the last digits, beyond 20.
+        value = torch.logaddexp(both, torch.zeros_like(both)) if self.bounded else both
+        value = self.temperature * value.mean()
+        if self.cross_entropy:
+            value = value + self.cross_entropy * (costs[0] + costs[1]).mean() / 2
+        return value
 
+    def metric(self, scores: Any, weight: Any = None) -> float:
+        """The area under the ROC curve, the mean over tasks; ties count one half."""
+        return mean_over_tasks(scores, self.labels, weight, area)
 
-def own_logits(num_tasks: int, model: Any, batch: TaskBatch) -> Tensor:
-    """Each task's logits of its own samples, (B1, s).
-
-    Examples:
-        >>> batch = TaskBatch(torch.tensor([1]), torch.tensor([[3.0, 4.0]]), positives=0)
-        >>> own_logits(2, lambda x: x, batch)
-        tensor([[4.]])
-    """
-    logits = _logits(num_tasks, model, batch).view(len(batch.blocks), -1, num_tasks)
-    own = batch.blocks.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
-    return logits.gather(2, own).squeeze(2)
-
-
-def shared_logits(
-    num_tasks: int, model: Any, batch: LabelBatch
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Blocks, logits (k, B1), both masks, and the weight of one positive and of one negative.
-
-    Without a given weight, tasks that lack one of the two are left out.
-
-    Examples:
-        >>> here = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
-        >>> batch = LabelBatch(torch.tensor([0, 1]), torch.zeros(2, 2), here, 1 - here)
-        >>> shared_logits(2, lambda x: x, batch)[0]
-        tensor([0])
-    """
-    logits = _logits(num_tasks, model, batch)
-    blocks, scale = batch.blocks, batch.scale
-    positive, negative = batch.positive.to(logits.dtype), batch.negative.to(logits.dtype)
-    if not blocks.equal(torch.arange(num_tasks, device=blocks.device)):
-        logits = logits[:, blocks]
-    if scale is None:
-        counts = torch.stack([positive.sum(0), negative.sum(0)])
-        present = (counts > 0).all(0)
-        if not present.all():
-            blocks, counts, logits = blocks[present], counts[:, present], logits[:, present]
-            positive, negative = positive[:, present], negative[:, present]
-        scale = 1 / counts
-    return blocks, logits, positive, negative, scale.to(logits.dtype)
+    def running_sums(self) -> RunningSums | None:
+        """The exponentials of all scores, of which a step changes those of its batch."""
+        return None if self.cross_entropy else _AUCSums(self)
 
 
-def _noise(means: Tensor, variances: Tensor, sizes: Tensor) -> Tensor:
-    """Standard errors of moments over ``sizes`` samples of each class; NaN for one sample.
+class _AUCSums(RunningSums):
+    """exp(h / T) of the negatives and exp(-h / T) of the positives, 0 elsewhere: (2, N, T)."""
 
-    Those of E h^2 are by the delta method, 2 h times those of E h: f is linear there, and they do
-    not matter for its slopes.
-    """
-    noise = (variances / (sizes - 1)).sqrt()
-    return torch.cat([noise, 2 * means * noise], dim=1)
+    objective: AUC
 
+    def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
+        """All exponentials; 0 for a sample that was not seen."""
+        every = torch.arange(len(scores), device=scores.device)
+        return {"terms": self._terms(scores, every) * seen.view(1, -1, 1)}
 
-def _logits(num_tasks: int, model: Any, batch: TaskBatch | LabelBatch) -> Tensor:
-    logits: Tensor = model(batch.inputs)
-    if num_tasks == 1 and logits.ndim == 1:
-        logits = logits.unsqueeze(1)
-    if logits.ndim != 2 or logits.shape[1] != num_tasks:
-        raise ValueError(
-            f"the model must give {num_tasks} logits per sample, one per task; got outputs of "
-            f"shape {tuple(logits.shape)}"
-        )
-    return widened(logits)
+    def _terms(self, scores: Tensor, index: Tensor) -> Tensor:
+        sides = self.objective._sides.on(scores.device)
+        z = scores.double() / self.objective.temperature
+        return torch.stack([z.exp() * sides.negative[index], (-z).exp() * sides.positive[index]])
 
-
-def _check(num_tasks: int, margin: float) -> None:
-    if num_tasks < 1:
-        raise ValueError(f"num_tasks must be at least 1, got {num_tasks}")
-    if not margin > 0:
-        raise ValueError(f"margin must be positive, got {margin}")
+    def update(self, change: Change) -> Update | None:
+        """F and its slopes; None where exponentials do not fit into float64."""
+        if not change.writes:
+            return None
+        objective, terms = self.objective, self.cache["terms"]
+        own = self._terms(change.scores, change.index)
+        terms[:, change.index] = own
+        sides = objective._sides.on(terms.device)
+        members = sides.negative, sides.positive
+        if change.all_seen:
+            counts = objective._counts.to(terms.device).flip(0)
+        else:
+            counts = torch.stack([(side & change.seen.unsqueeze(1)).sum(0) for side in members])
+        valid = (counts > 0).all(0)
+        if not valid.any():
+            return Update(own.new_zeros(()), torch.zeros_like(own[0]))
+        sums = terms.sum(1)
+        means = sums / counts.clamp(min=1)
+        odds = means.prod(0).where(valid, 1.0)
+        small, large = sums[:, valid].min(), sums[:, valid].max()
+        if not (small > _SMALLEST and large < 1 / _SMALLEST and odds.isfinite().all()):
+            return None
+        share = valid / valid.sum().double()
+        logs = torch.log1p(odds) if objective.bounded else odds.log()
+        value = objective.temperature * (share * logs).sum()
+        if not change.slopes:
+            return Update(value, None)
+        # d log(1 + u_1 u_2) = u_1 u_2 / (1 + u_1 u_2) d log(u_1 u_2)
+        rate = odds / (1 + odds) if objective.bounded else torch.ones_like(odds)
+        parts = own / sums.where(valid, 1.0).unsqueeze(1)
+        return Update(value, (parts[0] - parts[1]) * share * rate)

@@ -1,85 +1,173 @@
 """Global contrastive losses: one block per anchor, compared with all other pairs of the data."""
 
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import error_of_means, exponentials, widened
-from fcco.objectives.sums import PRODUCTS
+from fcco.objectives.sampling import error_of_means, exponentials
+from fcco.objectives.score import widened
 from fcco.problem.batches import ViewBatch
+from fcco.problem.draws import draw
+from fcco.problem.given import whole
 from fcco.problem.probe import Probe
+from fcco.problem.sampled import SampledObjective
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["GlobalContrastive"]
 
+_PAIRS = 1 << 22
+"""The largest number of pairs in a chunk of an exact pass."""
+_PRODUCTS = 1 << 19
+"""Cosines that are formed at a time in an exact value."""
 
-class GlobalContrastive(nn.Module, ScaledObjective):
+
+class GlobalContrastive(nn.Module, SampledObjective, ScaledObjective):
     """InfoNCE against the whole data set instead of a batch.
 
     With s the cosine of the embeddings of x_i and y_j, and j over all other pairs,
 
         u = mean exp((s(x_i, y_j) - s(x_i, y_i)) / T),  f(u) = T log(eps + u).
 
-    Block i < n compares x_i with the y_j; if two-way, block n + i compares y_i with the x_j.
+    Block i < N compares x_i with the y_j; if two-way, block N + i compares y_i with the x_j.
 
-    ``inner`` takes one encoder, or a tuple of two, one per view.
+    ``inner`` takes one encoder, or a tuple of two, one per view. Inputs are a pair of all first and
+    all second views.
 
     Args:
-        num_pairs: n.
-        temperature: T.
-        two_way: both directions, m = 2n.
-        individual: learn one temperature per anchor: u gets a second component T_i, and
-            f(u) = T_i (log(eps + u) + ``radius``). Pass ``objective.parameters()`` to the
-            optimizer too, and save ``objective.state_dict()`` in checkpoints. T_i is at least
-            ``temperature / 10``. A step then costs O(m), as for any parameter of size m.
-        common: learn one temperature for all anchors, in the same way.
-        radius: the radius of the KL ball of learned temperatures.
+        num_samples: N, the pairs.
+        temperature: T, or where a learned one starts.
+        two_way: both directions, m = 2 N.
+        learned: "common": learn one temperature, "individual": one per anchor. u then has a second
+            component T_i, and f(u) = T_i (log(eps + u) + ``radius``). Pass
+            ``objective.parameters()`` to the optimizer too, and save ``objective.state_dict()`` in
+            checkpoints. T_i is at least ``temperature / 10``. With "individual" a step costs O(m),
+            as for any parameter of size m.
+        radius: the radius of the KL ball of learned temperatures; the larger, the lower they are.
         eps: added to u; values of u far below it count as 0.
 
     Examples:
-        >>> objective = GlobalContrastive(num_pairs=100, temperature=0.1, two_way=True)
+        >>> objective = GlobalContrastive(100, temperature=0.1)
         >>> objective.num_blocks
         200
+        >>> GlobalContrastive(2, temperature=0.5).exact(torch.eye(2), torch.eye(2))
+        tensor(-1.)
     """
+
+    num_views = 2
 
     def __init__(
         self,
-        num_pairs: int,
-        temperature: float = 0.1,
+        num_samples: int,
         *,
-        two_way: bool = False,
-        individual: bool = False,
-        common: bool = False,
+        temperature: float,
+        two_way: bool = True,
+        learned: Literal["common", "individual"] | None = None,
         radius: float = 0.5,
         eps: float = 1e-14,
     ) -> None:
         super().__init__()
-        check_positive(num_pairs=num_pairs, temperature=temperature, radius=radius, eps=eps)
-        if num_pairs < 2:
-            raise ValueError("num_pairs must be at least 2: an anchor is compared with other pairs")
-        if individual and common:
-            raise ValueError("temperatures are individual or common, not both")
-        self.num_pairs = self.inner_size = num_pairs
-        self.num_blocks = 2 * num_pairs if two_way else num_pairs
-        self.inner_dim = 2 if individual or common else 1
-        self.scaled_dim = 1
+        check_positive(temperature=temperature, radius=radius, eps=eps)
+        if learned not in (None, "common", "individual"):
+            raise ValueError(f'learned must be None, "common" or "individual", got {learned!r}')
+        self.two_way = two_way
         self.temperature = temperature
         self.radius = radius
         self.eps = eps
+        self.inner_dim = 1 if learned is None else 2
+        self.scaled_dim = 1
+        self._build(num_samples)
         self.temperatures: nn.Parameter | None = None
-        if individual or common:
-            count = self.num_blocks if individual else 1
+        if learned is not None:
+            count = self.num_blocks if learned == "individual" else 1
             self.temperatures = nn.Parameter(torch.full((count,), temperature))
+
+    def _build(self, num_samples: int) -> None:
+        self.num_samples = self.inner_size = whole("num_samples", num_samples)
+        if num_samples < 2:
+            raise ValueError(
+                f"num_samples must be at least 2, got {num_samples}: an anchor is compared with "
+                "other pairs"
+            )
+        self.num_blocks = 2 * num_samples if self.two_way else num_samples
+
+    def on(self, num_samples: int) -> Self:
+        """The same objective for other pairs; individual temperatures belong to their own pairs."""
+        individual = self.temperatures is not None and len(self.temperatures) > 1
+        if individual and num_samples != self.num_samples:
+            raise ValueError(
+                f"individual temperatures belong to {self.num_samples} pairs, got {num_samples}"
+            )
+        other = copy(self)
+        other._build(num_samples)
+        return other
+
+    def check_draw(self, samples: int, *, replacement: bool) -> None:
+        """Without replacement, there are enough pairs."""
+        super().check_draw(samples, replacement=replacement)
+        if not replacement and samples > self.num_samples:
+            raise ValueError(
+                f"{samples} samples_per_block without replacement, but only {self.num_samples} "
+                "pairs"
+            )
+
+    def draw(
+        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> ViewBatch:
+        """The same partners for all anchors; the pair of an anchor is not one of its partners."""
+        size = torch.tensor([self.num_samples])
+        return self._batch(blocks, draw(shared[None], size, replacement=replacement)[0])
+
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """A few anchors at a time; every chunk passes all pairs through the model."""
+        fitting = max(1, min(size, _PAIRS // self.num_samples))
+        return torch.split(torch.arange(self.num_blocks), fitting)
+
+    def chunk(self, span: Tensor) -> ViewBatch:
+        """Some anchors with all pairs."""
+        return self._batch(span, torch.arange(self.num_samples))
+
+    def among(self, index: Tensor) -> ViewBatch:
+        """These pairs, compared with one another; none if there is only one."""
+        blocks = index if len(index) > 1 else index[:0]
+        if self.two_way:
+            blocks = torch.cat([blocks, blocks + self.num_samples])
+        pairs = blocks % self.num_samples
+        return ViewBatch(
+            blocks,
+            index,
+            anchors=torch.arange(len(index)).repeat(2)[: len(blocks)],
+            backward=blocks >= self.num_samples,
+            partners=torch.arange(len(index)),
+            weights=(pairs[:, None] != index).double() / max(len(index) - 1, 1),
+        )
+
+    def _batch(self, blocks: Tensor, partners: Tensor) -> ViewBatch:
+        pairs = blocks % self.num_samples
+        # g_i is a mean over the N - 1 others, of which the sample holds N - 1 of N.
+        share = self.num_samples / ((self.num_samples - 1) * len(partners))
+        weights = torch.full((len(blocks), len(partners)), share, dtype=torch.float64)
+        return ViewBatch(
+            blocks,
+            torch.cat([pairs, partners]),
+            anchors=torch.arange(len(blocks)),
+            backward=blocks >= self.num_samples,
+            partners=torch.arange(len(blocks), len(blocks) + len(partners)),
+            weights=weights.masked_fill(pairs[:, None] == partners, 0),
+        )
 
     def inner(self, model: Callable[[Tensor], Any] | tuple[Any, Any], batch: ViewBatch) -> Probe:
         """The mean over the sampled pairs, in the direction of each block."""
         first, second = model if isinstance(model, tuple) else (model, model)
-        x = normalize(widened(first(batch.inputs)), dim=1)
-        y = normalize(widened(second(batch.second)), dim=1)
+        views = batch.inputs
+        if not isinstance(views, tuple | list) or len(views) != 2:
+            raise ValueError("inputs must be a pair, of all first and of all second views")
+        x = normalize(widened(first(views[0])), dim=1)
+        y = normalize(widened(second(views[1])), dim=1)
         backward = batch.backward.unsqueeze(1)
         anchors = torch.where(backward, y[batch.anchors], x[batch.anchors])
         others = torch.where(backward, x[batch.anchors], y[batch.anchors])
@@ -88,26 +176,6 @@ class GlobalContrastive(nn.Module, ScaledObjective):
             backward, anchors @ x[batch.partners].T, anchors @ y[batch.partners].T
         )
         return self.compare(batch.blocks, own, cosines, batch.weights, len(batch.partners))
-
-    def inner_of_all(self, batch: Any) -> Probe | None:
-        """The mean over all pairs, in float64, without weights and noise of each of them."""
-        if not isinstance(batch, ViewBatch):
-            return None
-        x, y = (normalize(widened(view).double(), dim=1) for view in (batch.inputs, batch.second))
-        own, heat = (x * y).sum(1), self._heat(batch.blocks)
-        columns = [own.new_empty(self.num_blocks)]
-        if not isinstance(heat, float):
-            columns.append(heat.squeeze(1).double())
-        scale = torch.empty_like(columns[0])
-        for blocks in torch.arange(len(x), device=x.device).split(max(1, PRODUCTS // len(x))):
-            for first, second, shift in ((x, y, 0), (y, x, len(x)))[: self.num_blocks // len(x)]:
-                terms = (first[blocks] @ second.T).sub_(own[blocks, None])
-                terms.div_(heat if isinstance(heat, float) else heat[blocks + shift])
-                terms[torch.arange(len(blocks)), blocks] = -torch.inf
-                top = terms.amax(1)
-                columns[0][blocks + shift] = terms.sub_(top[:, None]).exp_().sum(1) / (len(x) - 1)
-                scale[blocks + shift] = top
-        return Probe(batch.blocks, torch.stack(columns, dim=1), len(x), log_scale=scale)
 
     def compare(
         self, blocks: Tensor, own: Tensor, cosines: Tensor, weights: Tensor, samples: int
@@ -122,32 +190,50 @@ class GlobalContrastive(nn.Module, ScaledObjective):
             samples: partners behind each value.
 
         Examples:
-            >>> objective = GlobalContrastive(num_pairs=9, temperature=1.0)
+            >>> objective = GlobalContrastive(9, temperature=1.0)
             >>> probe = objective.compare(torch.tensor([4]), torch.tensor([0.5]),
             ...     torch.tensor([[0.5, 0.5]]), torch.tensor([[0.5, 0.5]]), 2)
             >>> probe.values, probe.log_scale
             (tensor([[1.]]), tensor([0.]))
         """
-        heat = self._heat(blocks)
-        exponents = (cosines - own.unsqueeze(1)) / heat
+        temperature = self._temperature(blocks)
+        exponents = (cosines - own.unsqueeze(1)) / temperature
         terms, scale = exponentials(exponents, weights)
         columns, noise = [terms.sum(1)], [error_of_means(terms.detach(), weights, samples)]
-        if not isinstance(heat, float):
-            columns.append(heat.squeeze(1))
+        if not isinstance(temperature, float):
+            columns.append(temperature.squeeze(1))
             noise.append(torch.zeros_like(noise[0]))
         values = torch.stack(columns, dim=1)
         return Probe(blocks, values, samples, log_scale=scale, noise=torch.stack(noise, dim=1))
 
-    def on(self, data: Any) -> Self:
-        """With the pairs of ``data``; temperatures of single anchors belong to their own data."""
-        count = 1 if self.temperatures is None else len(self.temperatures)
-        if count > 1 and data.num_blocks != self.num_blocks:
-            raise ValueError(
-                f"individual temperatures belong to {self.num_blocks} anchors, the data set has "
-                f"{data.num_blocks}"
-            )
-        pairs = len(data)
-        return self._with(num_blocks=data.num_blocks, num_pairs=pairs, inner_size=pairs)
+    def exact(self, first: Tensor, second: Tensor) -> Tensor:
+        """F of the embeddings of all pairs, differentiable, in float64, some anchors at a time.
+
+        Args:
+            first: (N, d), embeddings of the first views; they are normalized here.
+            second: (N, d), those of the second views.
+        """
+        count = self.num_samples
+        for name, view in (("first", first), ("second", second)):
+            if view.ndim != 2 or len(view) != count:
+                raise ValueError(f"{name} must have shape ({count}, d), got {tuple(view.shape)}")
+        x, y = (normalize(widened(view).double(), dim=1) for view in (first, second))
+        own, total = (x * y).sum(1), x.new_zeros(())
+        ways = ((x, y, 0), (y, x, count))[: 2 if self.two_way else 1]
+        for rows in torch.arange(count, device=x.device).split(max(1, _PRODUCTS // count)):
+            for anchors, others, shift in ways:
+                blocks = rows + shift
+                temperature = self._temperature(blocks)
+                exponents = (anchors[rows] @ others.T - own[rows, None]) / temperature
+                own_pair = torch.zeros_like(exponents, dtype=torch.bool)
+                own_pair[torch.arange(len(rows)), rows] = True
+                logs = exponents.masked_fill(own_pair, -torch.inf).logsumexp(1)
+                u = [torch.ones_like(logs)]
+                if not isinstance(temperature, float):
+                    u.append(temperature.squeeze(1).double())
+                scale = logs - torch.tensor(count - 1.0, dtype=logs.dtype).log()
+                total = total + self.scaled_outer(torch.stack(u, dim=1), scale, blocks).sum()
+        return (total / self.num_blocks).to(torch.promote_types(first.dtype, torch.float32))
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """T log(eps + u)."""
@@ -170,11 +256,11 @@ class GlobalContrastive(nn.Module, ScaledObjective):
         """A bound only on the mean: the temperature is not a sum of positive terms."""
         return torch.cat([torch.maximum(u[:, :1], fraction * fresh[:, :1]), u[:, 1:]], dim=1)
 
-    def _heat(self, blocks: Tensor) -> Tensor | float:
+    def _temperature(self, blocks: Tensor) -> Tensor | float:
         if self.temperatures is None:
             return self.temperature
         every = self.temperatures
-        heat = every[blocks] if len(every) > 1 else every.expand(len(blocks))
+        chosen = every[blocks] if len(every) > 1 else every.expand(len(blocks))
         # The gradient ignores the bound, so that a temperature below it can rise again.
-        heat = heat + (heat.clamp(min=self.temperature / 10) - heat).detach()
-        return heat.unsqueeze(1)
+        bounded = chosen + (chosen.clamp(min=self.temperature / 10) - chosen).detach()
+        return bounded.unsqueeze(1)

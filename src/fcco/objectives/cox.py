@@ -1,81 +1,270 @@
 """Cox's partial likelihood, linear or deep: one block per event, compared with its risk set."""
 
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import differences, exponentials, scores_of, summed
-from fcco.problem.batches import AnchorBatch, RiskBatch
+from fcco.objectives.anchored import AnchoredObjective
+from fcco.objectives.running import Change, RunningSums, Update
+from fcco.objectives.sampling import exponentials, summed
+from fcco.objectives.score import pair_scores, read_scores, read_weight
+from fcco.objectives.structure import Structure
+from fcco.problem.batches import PairBatch
+from fcco.problem.given import structure
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["Cox"]
 
+_SPREAD = 600.0
+"""Exponentials of scores that lie further apart do not fit into float64 side by side."""
+_SMALLEST = 1e-200
+"""A smaller sum may have lost terms."""
 
-class Cox(ScaledObjective):
+
+class Cox(AnchoredObjective, ScaledObjective):
     """The mean negative log partial likelihood over the events.
 
-        u = (1/n) sum_j 1[t_j >= t_i] exp(h(x_j) - h(x_i)),  f(u) = log(n u).
+        F = (1/m) sum_{events i} log(S_i) - h_i,    S_i = sum_{j: t_j >= t_i} exp(h_j).
 
-    The weights of the batch say which subjects are at risk and how ties are treated (Breslow,
-    Efron), see ``fcco.data.AnchorData.survival``. Higher scores mean earlier events.
+    With Efron's ties the l-th of d events at one time, l = 0..d-1, has S_i less l/d of the sum of
+    exp(h) over these d. Higher scores mean earlier events.
 
-    Block i is the i-th event, in the order of the subjects.
+    Block i is the i-th event, in the order of the samples. Its inner value is S_i exp(-h_i) / N.
+    The samples stand in the order of falling times, of equal times the censored ones first: the
+    risk set of an event is a beginning of that order, and its tied events are the end of that.
 
     Args:
-        num_events: m.
-        num_subjects: n.
-        max_ties: for Efron's ties, the largest number of events at one time: the weight of such
-            an event in its own risk set is at least 1 / max_ties.
+        times: (N,), of the event or of the censoring.
+        events: (N,), whether the event was seen.
+        ties: "efron" or "breslow".
 
     Examples:
-        >>> Cox(num_events=3, num_subjects=10).outer(torch.tensor([[0.1]]), torch.tensor([0]))
-        tensor([0.])
+        >>> objective = Cox(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]))
+        >>> objective.num_blocks
+        2
+        >>> objective.exact(torch.zeros(3))  # (log 3 + log 1) / 2
+        tensor(0.5493)
+        >>> objective.metric(torch.tensor([2.0, 1.0, 0.0]))
+        1.0
     """
 
     inner_dim = 1
+    own_pair = True
 
-    def __init__(self, num_events: int, num_subjects: int, max_ties: int = 1) -> None:
-        check_positive(num_events=num_events, num_subjects=num_subjects, max_ties=max_ties)
-        self.num_blocks = num_events
-        self.inner_size = num_subjects
-        self.max_ties = max_ties
+    def __init__(self, times: Any, events: Any, *, ties: str = "efron") -> None:
+        if ties not in ("efron", "breslow"):
+            raise ValueError(f'ties must be "efron" or "breslow", got {ties!r}')
+        self.ties = ties
+        self._build(times, events)
 
-    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+    def _build(self, times: Any, events: Any) -> None:  # type: ignore[override]
+        times = structure("times", times, None, kind="real")
+        events = structure("events", events, len(times), kind="binary")
+        if not events.any():
+            raise ValueError("events: no event was observed, only censoring")
+        count = len(times)
+        # Ranks have the order of the times in any dtype; times themselves are never changed.
+        rank = times.unique(return_inverse=True)[1]
+        order = (2 * rank + (~events).long()).argsort(descending=True, stable=True)
+        # Where the risk set of each place ends, and where the events at its time begin.
+        sorted_rank, dead = rank[order], events[order]
+        stop = torch.searchsorted(-sorted_rank, -sorted_rank, right=True)
+        deaths = torch.bincount(rank[events], minlength=int(rank.max()) + 1)
+        first = stop - deaths[sorted_rank]
+        place = torch.empty_like(order)
+        place[order] = torch.arange(count)
+        self.times, self.events = times, events
+        self.num_samples = self.inner_size = count
+        self.anchors = events.nonzero().flatten()
+        self.num_blocks = len(self.anchors)
+        self.columns = torch.zeros_like(self.anchors)
+        self.places = place.unsqueeze(0)
+        at = place[self.anchors]
+        self.start = torch.stack([torch.zeros_like(at), first[at]])
+        self.stop = torch.stack([stop[at], stop[at]])
+        self.sizes = torch.full_like(self.anchors, count)
+        self.strata = [torch.arange(count)]
+        efron = self.ties == "efron"
+        self.max_ties = int(deaths.max()) if efron else 1
+        share = (at - first[at]).double() / deaths[rank[self.anchors]]
+        self._share = share if efron else torch.zeros_like(share)
+        event = dead.nonzero().flatten()
+        ordered = self._share[torch.argsort(at)]
+        self._order = Structure(
+            order=order, place=place, dead=dead, event=event, first=first, stop=stop,
+            starts=first[event], ends=stop[event], share=ordered,
+        )  # fmt: skip
+
+    def _weigh(self, blocks: Tensor, inside: Tensor) -> Tensor:
+        """By Efron's ties the l-th of d tied events counts these d with the weight 1 - l/d."""
+        at_risk, tied = inside.double()
+        return (at_risk - self._share[blocks, None] * tied).unsqueeze(0)
+
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over the sampled subjects at risk."""
-        terms, scale = exponentials(differences(model, batch), batch.weights)
-        values, noise = summed(terms, batch)
+        partners, anchor = pair_scores(model, batch, 1)
+        terms, scale = exponentials(partners - anchor, batch.weights[0])
+        values, noise = summed(terms.unsqueeze(0), batch)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
-
-    def inner_of_all(self, batch: Any) -> Probe | None:
-        """The sums over all risk sets, in the order of the times."""
-        if not isinstance(batch, RiskBatch) or not batch.inputs.isfinite().all():
-            return None
-        scores = scores_of(torch.nn.Identity(), batch.inputs).cpu().double()
-        scores = scores - scores.median()
-        own = scores[batch.anchors]
-        log_sums = scores[batch.order].logcumsumexp(0)[batch.ends - 1]
-        lowest = own.new_full((len(own),), -torch.inf)
-        peak = lowest.scatter_reduce(0, batch.tied, own, "amax")[batch.tied]
-        tied = torch.zeros_like(own).index_add(0, batch.tied, (own - peak).exp())[batch.tied]
-        kept = torch.log1p(-batch.shares * tied * (peak - log_sums).exp())
-        exponents = log_sums + kept - own
-        scale = exponents.ceil()
-        values = (exponents - scale).exp() / len(batch.order)
-        return Probe(batch.blocks, values.unsqueeze(1), len(batch.order), log_scale=scale)
-
-    def on(self, data: Any) -> Self:
-        """With the events and subjects of ``data``."""
-        sizes = {"num_blocks": data.num_blocks, "inner_size": data.num_partners}
-        return self._with(**sizes, max_ties=data.max_ties)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The log of the sum over the risk set."""
         return (self.inner_size * u[:, 0]).log() + log_scale
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """The subject itself is at risk: u >= 1/n, divided by ``max_ties``."""
+        """The subject itself is at risk: u >= 1/N, divided by the number of ties."""
         own = (-log_scale).clamp(max=80).exp().unsqueeze(1)
         return torch.maximum(u, own / (self.inner_size * self.max_ties))
+
+    def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
+        known = self._order.on(h.device)
+        x = h[:, 0][known.order]
+        w, starts, ends, share = None, known.starts, known.ends, known.share
+        event, each, mean = known.event, None, None
+        if weight is not None:
+            w = weight[known.order]
+            event, starts, ends, share, each, mean = self._present(w)
+            if not len(event):
+                return 0 * x.sum()
+        logs = self._log_sums(x, w, starts, ends, share)
+        if mean is None or each is None:
+            return (logs - x[event]).mean()
+        # R's and lifelines' weights of ties: a term of the d tied counts by their mean weight.
+        return ((mean * logs).sum() - (each * x[event]).sum()) / each.sum()
+
+    def _log_sums(
+        self, x: Tensor, w: Tensor | None, starts: Tensor, ends: Tensor, share: Tensor
+    ) -> Tensor:
+        """log S of events, from the scores and weights of all samples in their order.
+
+        S is the sum T over the risk set less l/d of the tied events, which are T - R with R the
+        sum over the others: S = (1 - l/d) T + (l/d) R adds positive terms only.
+        """
+        present = x.detach() if w is None else x.detach()[w > 0]
+        top = present.max()
+        if top - present.min() < _SPREAD:
+            terms = (x - top).exp() if w is None else w * (x - top).clamp(max=0).exp()
+            sums = pad(terms.cumsum(0), (1, 0))
+            return torch.lerp(sums[ends], sums[starts], share).log() + top
+        # So far apart that exponentials underflow: the same in logarithms.
+        x = x if w is None else (x + w.clamp(min=1e-300).log()).where(w > 0, -torch.inf)
+        logs = x.logcumsumexp(0)
+        whole = logs[ends - 1] + torch.log1p(-share)
+        some = share > 0
+        rest = logs[(starts - 1).clamp(min=0)] + share.log()
+        rest = rest.where(some & (starts > 0), -torch.inf)
+        return torch.logaddexp(whole, rest)
+
+    def _present(self, w: Tensor) -> tuple[Tensor, ...]:
+        """The events of positive weight: places, starts and ends of ties, l/d, weights, means.
+
+        Weights are given in the order of falling times. Absent events are not counted among ties.
+        """
+        known = self._order.on(w.device)
+        event = (known.dead & (w > 0)).nonzero().flatten()
+        each = w[event]
+        starts, ends = known.first[event], known.stop[event]
+        # Events at one time are neighbours: the l-th of them is found by its place.
+        begin = torch.searchsorted(ends, ends)
+        count = torch.searchsorted(ends, ends, right=True) - begin
+        share = (torch.arange(len(event), device=w.device) - begin).double() / count
+        if self.ties == "breslow":
+            share = torch.zeros_like(share)
+        totals = each.new_zeros(len(event)).index_add(0, begin, each)
+        return event, starts, ends, share, each, totals[begin] / count
+
+    def metric(self, scores: Any, weight: Any = None) -> float:
+        """Harrell's concordance: the share of the pairs with a known order that the scores order.
+
+        The order of i before j is known if i had its event at t_i < t_j, or at t_i = t_j where j
+        was censored. It is right if h_i > h_j, and counts one half if the two are equal. With
+        weights, a pair counts by their product.
+        """
+        h = read_scores(scores, self.num_samples, 1).detach().cpu()[:, 0]
+        w = None if weight is None else read_weight(weight, self.num_samples).cpu()
+        return _concordance(h, self.times, self.events, w)
+
+    def running_sums(self) -> RunningSums:
+        """The exponentials of all scores in the order of falling times: one cumulative sum."""
+        return _CoxSums(self)
+
+
+class _CoxSums(RunningSums):
+    """exp(h) of all samples in the order of falling times; a step changes those of its batch.
+
+    One cumulative sum then gives S of all events, O(N) per step but without a gather, an
+    exponential or a sort of all scores.
+    """
+
+    objective: "Cox"
+
+    def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
+        """All exponentials, and the scores of the events; 0 for a sample that was not seen."""
+        known = self.objective._order.on(scores.device)
+        x, here = scores[:, 0].double()[known.order], seen[known.order]
+        return {"hazards": x.exp() * here, "dying": x * (here & known.dead)}
+
+    def update(self, change: Change) -> Update | None:
+        """F and its slopes; None where exponentials do not fit into float64 side by side."""
+        if not change.writes:
+            return None
+        known = self.objective._order.on(change.scores.device)
+        place = known.place[change.index]
+        x = change.scores[:, 0].double()
+        own, dead = x.exp(), known.dead[place].double()
+        hazards, dying = self.cache["hazards"], self.cache["dying"]
+        hazards[place] = own
+        dying[place] = x * dead
+        starts, ends, share = known.starts, known.ends, known.share
+        if not change.all_seen:
+            present = change.seen[known.order].double()
+            _, starts, ends, share, _, _ = self.objective._present(present)
+        count = len(ends)
+        if not count:
+            return Update(x.new_zeros(()), torch.zeros_like(change.scores, dtype=x.dtype))
+        sums = hazards.cumsum(0)
+        total = sums[ends - 1]
+        if not (total[0] > _SMALLEST and sums[-1].isfinite()):
+            return None
+        if self.objective.max_ties > 1:
+            total = torch.lerp(total, pad(sums, (1, 0))[starts], share)
+        value = (total.log().sum() - dying.sum()) / count
+        if not change.slopes:
+            return Update(value, None)
+        # dF/dh_k = exp(h_k) sum_i 1[k at risk] / S_i - 1[k has an event], each over m; of the
+        # events tied with k, 1 - l/d counts. Sums from the end add positive terms.
+        later = pad((1 / total).flip(0).cumsum(0).flip(0), (0, 1))
+        after = torch.searchsorted(ends, place, right=True)
+        weights = later[after]
+        if self.objective.max_ties > 1:
+            stop = torch.searchsorted(ends, known.stop[place], right=True)
+            tied = _range_sums((1 - share) / total, after, stop)
+            weights = torch.where(dead > 0, later[stop] + tied, weights)
+        return Update(value, ((own * weights - dead) / count).unsqueeze(1))
+
+
+def _range_sums(x: Tensor, start: Tensor, stop: Tensor) -> Tensor:
+    """sum of x[start:stop] for each pair of bounds, without the difference of cumulative sums."""
+    sizes = stop - start
+    which = torch.arange(len(start), device=x.device).repeat_interleave(sizes)
+    shift = start - (sizes.cumsum(0) - sizes)
+    inside = torch.arange(len(which), device=x.device) + shift[which]
+    return x.new_zeros(len(start)).index_add(0, which, x[inside])
+
+
+def _concordance(h: Tensor, times: Tensor, events: Tensor, weight: Tensor | None) -> float:
+    w = torch.ones(len(h), dtype=torch.float64) if weight is None else weight
+    known = right = tied = 0.0
+    for own in events.nonzero().flatten().split(max((1 << 24) // len(h), 1)):
+        later = times > times[own, None]
+        later |= (times == times[own, None]) & ~events
+        for_own = w[own]
+        known += float(for_own @ (later.double() @ w))
+        right += float(for_own @ ((later & (h[own, None] > h)).double() @ w))
+        tied += float(for_own @ ((later & (h[own, None] == h)).double() @ w))
+    if known == 0:
+        raise ValueError("events: no pair has a known order")
+    return (2 * right + tied) / (2 * known)

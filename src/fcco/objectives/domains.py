@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["Column", "check_positive", "project_ratio"]
+__all__ = ["check_positive", "project_ratio"]
 
 
 def project_ratio(u: Tensor, lowest: Tensor | float) -> Tensor:
@@ -38,21 +38,3 @@ def check_positive(**numbers: float) -> None:
         whole = name.startswith(("num_", "max_")) or name in ("positives", "top_k")
         if whole and number != int(number):
             raise ValueError(f"{name} must be a whole number, got {number}")
-
-
-class Column:
-    """One number per block, on the device and in the precision of u; it is moved there once.
-
-    Examples:
-        >>> Column(torch.tensor([1.0, 2.0]))(torch.tensor([1]), torch.zeros(1))
-        tensor([2.])
-    """
-
-    def __init__(self, numbers: Tensor) -> None:
-        self._exact = self._numbers = numbers
-
-    def __call__(self, blocks: Tensor, like: Tensor) -> Tensor:
-        """The numbers of ``blocks``, in the precision of ``like``."""
-        if self._numbers.device != blocks.device or self._numbers.dtype != like.dtype:
-            self._numbers = self._exact.to(device=blocks.device, dtype=like.dtype)
-        return self._numbers[blocks]

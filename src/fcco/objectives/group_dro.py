@@ -1,44 +1,49 @@
 """Distributionally robust over groups: one block per group, with its mean loss as inner value."""
 
+import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from fcco.objectives.domains import check_positive
+from fcco.objectives.grouped import GroupObjective
 from fcco.objectives.surrogates import exp_then_linear
 from fcco.problem.batches import GroupBatch
-from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
 __all__ = ["GroupCVaR", "GroupDRO"]
 
-SampleLoss = Callable[[Any, Tensor], Tensor]
+SampleLoss = Callable[[Any, Any], Tensor]
 """(outputs, targets) to one loss per sample."""
 
 
-def _each_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+def _each_cross_entropy(outputs: Tensor, targets: Tensor | None) -> Tensor:
+    if targets is None:
+        raise ValueError("cross-entropy needs targets: give them to the objective, or another loss")
     return cross_entropy(outputs, targets, reduction="none")
 
 
-class GroupDRO(Objective):
-    """KL-regularized worst group: u = mean loss of the group, f(u) = lambda (exp(u/lambda) - 1).
+class GroupDRO(GroupObjective):
+    """KL-regularized worst group: u = mean loss of the group, f(u) = T (exp(u / T) - 1).
 
-    lambda log(1 + F / lambda) is the soft maximum of the losses of the groups, see ``risk``. As
-    lambda goes to infinity it approaches their mean, as lambda goes to 0 the worst loss.
+    T log(1 + F / T) is the soft maximum of the losses of the groups, see ``risk``. As T goes to
+    infinity it approaches their mean, as T goes to 0 the worst loss.
 
     Block i is group i.
 
     Args:
-        num_groups: m.
-        temperature: lambda.
+        groups: (N,), whole numbers: the group of each sample.
+        targets: (N, ...), the target of each sample, which ``loss`` takes; None: it takes None.
+        temperature: T.
         loss: (outputs, targets) to one loss per sample; by default cross-entropy.
-        cap: beyond u = cap the exponential continues along its tangent; by default 10 lambda.
+        cap: beyond u = cap the exponential continues along its tangent; by default 10 T.
 
     Examples:
-        >>> GroupDRO(4).outer(torch.zeros(1, 1), torch.tensor([0]))
+        >>> objective = GroupDRO(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), temperature=1.0)
+        >>> objective.outer(torch.zeros(1, 1), torch.tensor([0]))
         tensor([0.])
     """
 
@@ -46,63 +51,69 @@ class GroupDRO(Objective):
 
     def __init__(
         self,
-        num_groups: int,
-        temperature: float = 1.0,
+        groups: Any,
+        targets: Any = None,
+        *,
+        temperature: float,
         loss: SampleLoss = _each_cross_entropy,
         cap: float | None = None,
     ) -> None:
-        check_positive(
-            num_groups=num_groups, temperature=temperature, cap=1.0 if cap is None else cap
-        )
-        self.num_blocks = num_groups
+        check_positive(temperature=temperature, cap=1.0 if cap is None else cap)
         self.temperature = temperature
         self.loss = loss
         self.cap = 10 * temperature if cap is None else cap
+        self._build(groups, targets)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """The mean loss of each group's samples."""
         losses, noise = _mean_loss(self.loss, model, batch)
         return Probe(batch.blocks, losses[:, None], batch.counts, noise=noise[:, None])
 
-    def on(self, data: Any) -> Self:
-        """With the groups of ``data``."""
-        return self._with(num_blocks=data.num_blocks)
-
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The exponential, shifted to 0 at u = 0."""
-        heat = self.temperature
-        return heat * (exp_then_linear(u[:, 0] / heat, self.cap / heat) - 1)
+        scaled = exp_then_linear(u[:, 0] / self.temperature, self.cap / self.temperature)
+        return self.temperature * (scaled - 1)
 
     def risk(self, value: float) -> float:
         """The soft maximum of the losses of the groups, from the value of the objective.
 
+        It is the loss u that gives this value if all groups have it, so it always lies between the
+        least and the largest loss of a group; below ``cap`` it is T log(1 + value / T).
+
         Examples:
-            >>> round(GroupDRO(4, temperature=2.0).risk(0.0), 6)
-            0.0
+            >>> objective = GroupDRO(torch.arange(2), temperature=0.1)
+            >>> value = float(objective.outer(torch.full((1, 1), 2.3), torch.tensor([0])))
+            >>> round(objective.risk(value), 4)  # beyond the cap, at 1
+            2.3
         """
-        heat = self.temperature
-        return heat * float(torch.tensor(value / heat, dtype=torch.float64).log1p())
+        ratio = value / self.temperature
+        limit = self.cap / self.temperature
+        if ratio <= math.expm1(limit):
+            return self.temperature * math.log1p(ratio)
+        # On the tangent value / T + 1 = exp(limit) (1 + (u - cap) / T).
+        return self.cap + self.temperature * ((ratio + 1) * math.exp(-limit) - 1)
 
 
-class GroupCVaR(nn.Module, Objective):
+class GroupCVaR(nn.Module, GroupObjective):
     """The mean loss of the worst ``fraction`` of the groups, with a smoothed hinge.
 
-    min over s of s + mean_i max(L_i - s, 0) / fraction. The threshold s is learned like a weight
-    (pass ``objective.parameters()`` to the optimizer too, and save ``objective.state_dict()`` in
-    checkpoints), and is the second component of u:
+    It is min over s of s + mean_i max(L_i - s, 0) / fraction. The threshold s is a parameter (pass
+    ``objective.parameters()`` to the optimizer too, and save ``objective.state_dict()`` in
+    checkpoints), and the second component of u:
 
         u = (L_i, s),  f(u) = u_2 + T softplus((u_1 - u_2) / T) / fraction.
 
     Block i is group i.
 
     Args:
-        num_groups: m.
+        groups: (N,), whole numbers: the group of each sample.
+        targets: (N, ...), the target of each sample, which ``loss`` takes; None: it takes None.
         fraction: the fraction of the groups that counts, in (0, 1].
         temperature: T, the width of the smoothing.
         loss: (outputs, targets) to one loss per sample; by default cross-entropy.
 
     Examples:
-        >>> GroupCVaR(4, fraction=0.5).threshold
+        >>> GroupCVaR(torch.tensor([0, 1]), fraction=0.5).threshold
         Parameter containing:
         tensor(0., requires_grad=True)
     """
@@ -111,20 +122,22 @@ class GroupCVaR(nn.Module, Objective):
 
     def __init__(
         self,
-        num_groups: int,
-        fraction: float = 0.5,
+        groups: Any,
+        targets: Any = None,
+        *,
+        fraction: float,
         temperature: float = 0.1,
         loss: SampleLoss = _each_cross_entropy,
     ) -> None:
         super().__init__()
-        check_positive(num_groups=num_groups, temperature=temperature)
+        check_positive(temperature=temperature)
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction must lie in (0, 1], got {fraction}")
-        self.num_blocks = num_groups
         self.fraction = fraction
         self.temperature = temperature
         self.loss = loss
         self.threshold = nn.Parameter(torch.zeros(()))
+        self._build(groups, targets)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """The mean loss of each group's samples, and the threshold."""
@@ -133,20 +146,14 @@ class GroupCVaR(nn.Module, Objective):
         noise = torch.stack([noise, torch.zeros_like(noise)], dim=1)
         return Probe(batch.blocks, values, batch.counts, noise=noise)
 
-    def on(self, data: Any) -> Self:
-        """With the groups of ``data``."""
-        return self._with(num_blocks=data.num_blocks)
-
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The threshold and the smoothed excess over it."""
-        heat = self.temperature
-        return u[:, 1] + heat * softplus((u[:, 0] - u[:, 1]) / heat) / self.fraction
+        width = self.temperature
+        return u[:, 1] + width * softplus((u[:, 0] - u[:, 1]) / width) / self.fraction
 
 
 def _mean_loss(loss: SampleLoss, model: Any, batch: GroupBatch) -> tuple[Tensor, Tensor]:
     """The mean loss of each block, and its standard error."""
-    if batch.targets is None:
-        raise ValueError("a loss needs GroupBatch.targets")
     losses = loss(model(batch.inputs), batch.targets)
     if losses.shape != batch.owner.shape:
         raise ValueError(

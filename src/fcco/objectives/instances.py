@@ -1,58 +1,68 @@
 """Multiple instances: one block per bag; bags have labels, their instances do not."""
 
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fcco.objectives.domains import Column, check_positive
-from fcco.objectives.scores import grouped_exponentials, scores_of, widened
+from fcco.objectives.domains import check_positive
+from fcco.objectives.grouped import GroupObjective
+from fcco.objectives.sampling import grouped_exponentials
+from fcco.objectives.score import widened
+from fcco.objectives.structure import Column
 from fcco.problem.batches import GroupBatch
+from fcco.problem.given import structure
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["AttentionPooling", "SoftmaxPooling"]
 
 
-class SoftmaxPooling(ScaledObjective):
+class _Bags(GroupObjective, ScaledObjective):
+    """Labels of bags, and the bag of each instance."""
+
+    def _build(self, bags: Any, labels: Any) -> None:  # type: ignore[override]
+        self._set_groups(bags, name="bags")
+        self.inner_size = int(self.sizes.max())
+        self.labels = structure("labels", labels, None, kind="binary")
+        if len(self.labels) != self.num_blocks:
+            raise ValueError(f"{self.num_blocks} bags have {len(self.labels)} labels")
+        self._labels = Column(self.labels)
+
+
+class SoftmaxPooling(_Bags):
     """The logit of a bag is a soft maximum of its instances' scores; the loss is cross-entropy.
 
-        u = mean over the bag of exp(h(x) / lambda),  f(u) = loss(sigmoid(lambda log u), y).
+        u = mean over the bag of exp(h(x) / T),  f(u) = loss(sigmoid(T log u), y).
 
     Block i is bag i.
 
     Args:
-        labels: (m,), 0 or 1.
-        max_size: an upper bound on the instances in a bag.
-        temperature: lambda; near 0 only the highest score counts.
+        bags: (N,), whole numbers: the bag of each instance.
+        labels: (m,), 0 or 1: the label of each bag.
+        temperature: T; near 0 only the highest score counts.
 
     Examples:
-        >>> objective = SoftmaxPooling(torch.tensor([0, 1]), max_size=5)
+        >>> objective = SoftmaxPooling(torch.tensor([0, 0, 1]), torch.tensor([0, 1]))
         >>> objective.outer(torch.ones(2, 1), torch.tensor([0, 1]))  # logit 0 of either label
         tensor([0.6931, 0.6931])
     """
 
     inner_dim = 1
 
-    def __init__(self, labels: Tensor, max_size: int, temperature: float = 1.0) -> None:
-        check_positive(max_size=max_size, temperature=temperature)
-        self.num_blocks = len(labels)
-        self.inner_size = max_size
+    def __init__(self, bags: Any, labels: Any, *, temperature: float = 1.0) -> None:
+        check_positive(temperature=temperature)
         self.temperature = temperature
-        self._labels = _checked(labels)
+        self._build(bags, labels)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """The mean over each bag's sampled instances."""
-        exponents = scores_of(model, batch.inputs) / self.temperature
+        exponents = _one_score(model(batch.inputs)) / self.temperature
         terms, scale = grouped_exponentials(exponents, batch)
         values = batch.mean(terms[:, None])
         noise = batch.noise(terms[:, None], values)
         return Probe(batch.blocks, values, batch.counts, log_scale=scale, noise=noise)
-
-    def on(self, data: Any) -> Self:
-        """With the bags of ``data``, if its targets are the labels of the bags."""
-        return self._with(**_bags(data))
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Cross-entropy of the pooled logit."""
@@ -64,7 +74,7 @@ class SoftmaxPooling(ScaledObjective):
         return u.clamp(min=torch.finfo(u.dtype).tiny)
 
 
-class AttentionPooling(ScaledObjective):
+class AttentionPooling(_Bags):
     """The logit of a bag is the mean score of its instances, weighted by attention.
 
         u = (mean e^a(x) h(x), mean e^a(x)),  f(u) = loss(sigmoid(u_1 / u_2), y),
@@ -74,22 +84,19 @@ class AttentionPooling(ScaledObjective):
     Block i is bag i.
 
     Args:
-        labels: (m,), 0 or 1.
-        max_size: an upper bound on the instances in a bag.
+        bags: (N,), whole numbers: the bag of each instance.
+        labels: (m,), 0 or 1: the label of each bag.
 
     Examples:
-        >>> objective = AttentionPooling(torch.tensor([1]), max_size=5)
+        >>> objective = AttentionPooling(torch.tensor([0, 0]), torch.tensor([1]))
         >>> objective.outer(torch.tensor([[0.0, 2.0]]), torch.tensor([0]))
         tensor([0.6931])
     """
 
     inner_dim = 2
 
-    def __init__(self, labels: Tensor, max_size: int) -> None:
-        check_positive(max_size=max_size)
-        self.num_blocks = len(labels)
-        self.inner_size = max_size
-        self._labels = _checked(labels)
+    def __init__(self, bags: Any, labels: Any) -> None:
+        self._build(bags, labels)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """Both means over each bag's sampled instances."""
@@ -105,10 +112,6 @@ class AttentionPooling(ScaledObjective):
         noise = batch.noise(terms, values)
         return Probe(batch.blocks, values, batch.counts, log_scale=scale, noise=noise)
 
-    def on(self, data: Any) -> Self:
-        """With the bags of ``data``, if its targets are the labels of the bags."""
-        return self._with(**_bags(data))
-
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Cross-entropy of the pooled logit, which does not depend on the scale."""
         return _bag_loss(u[:, 0] / u[:, 1], self._labels, blocks)
@@ -122,22 +125,13 @@ class AttentionPooling(ScaledObjective):
         return torch.cat([u[:, :1], torch.maximum(u[:, 1:], fraction * fresh[:, 1:])], dim=1)
 
 
-def _bags(data: Any) -> dict[str, Any]:
-    """What an objective takes from a data set whose targets are the labels of the bags."""
-    if data.targets is None:
-        return {}
-    targets = data.targets.cpu()
-    labels = torch.zeros(data.num_blocks, dtype=targets.dtype).index_copy(0, data.groups, targets)
-    if not labels[data.groups].equal(targets):
-        raise ValueError("targets differ within a bag: each instance has the label of its bag")
-    sizes = {"num_blocks": data.num_blocks, "inner_size": int(data.sizes.max())}
-    return sizes | {"_labels": _checked(labels)}
-
-
-def _checked(labels: Tensor) -> Column:
-    if labels.ndim != 1 or not ((labels == 0) | (labels == 1)).all():
-        raise ValueError("labels must be 0 or 1, one per bag")
-    return Column(labels)
+def _one_score(outputs: Tensor) -> Tensor:
+    outputs = outputs.squeeze(1) if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
+    if outputs.ndim != 1:
+        raise ValueError(
+            f"the model must give one score per sample, got outputs of shape {tuple(outputs.shape)}"
+        )
+    return widened(outputs)
 
 
 def _bag_loss(logits: Tensor, labels: Column, blocks: Tensor) -> Tensor:

@@ -1,20 +1,26 @@
 """Importance-weighted bounds for latent variables: one block per data point."""
 
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import exponentials, standard_error, widened
+from fcco.objectives.sampling import exponentials, standard_error
+from fcco.objectives.score import widened
 from fcco.problem.batches import PointBatch
+from fcco.problem.given import whole
 from fcco.problem.probe import Probe
+from fcco.problem.sampled import SampledObjective
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["IWAE"]
 
 
-class IWAE(ScaledObjective):
+class IWAE(SampledObjective, ScaledObjective):
     """Minus the log-likelihood by importance weights, without the bias of few samples.
 
         u = mean over z ~ q(. | x_i) of p(x_i, z) / q(z | x_i),  f(u) = -log u.
@@ -25,23 +31,55 @@ class IWAE(ScaledObjective):
     Block i is data point i.
 
     Args:
-        num_points: m.
+        num_samples: m, the data points.
         least_share: a lower bound of a row, as a fraction of a fresh value. There are infinitely
             many latent values, so 1/n cannot serve as the bound.
+        exact_samples: latent samples per point in an exact pass, because there is no finite sum.
 
     Examples:
-        >>> IWAE(num_points=3).outer(torch.ones(1, 1), torch.tensor([0]))
+        >>> IWAE(3).outer(torch.ones(1, 1), torch.tensor([0]))
         tensor([-0.])
     """
 
     inner_dim = 1
 
-    def __init__(self, num_points: int, least_share: float = 1e-4) -> None:
-        check_positive(num_points=num_points)
+    def __init__(
+        self, num_samples: int, *, least_share: float = 1e-4, exact_samples: int = 256
+    ) -> None:
         if not 0 < least_share <= 1:
             raise ValueError(f"least_share must lie in (0, 1], got {least_share}")
-        self.num_blocks = num_points
         self.inner_size = round(1 / least_share)
+        self.exact_samples = whole("exact_samples", exact_samples)
+        check_positive(num_samples=num_samples, exact_samples=exact_samples)
+        self.num_samples = self.num_blocks = whole("num_samples", num_samples)
+
+    def on(self, num_samples: int) -> Self:
+        """The same objective for other points."""
+        other = copy(self)
+        other.num_samples = other.num_blocks = whole("num_samples", num_samples)
+        return other
+
+    def draw(
+        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> PointBatch:
+        """The points of ``blocks``; the model draws their latent samples."""
+        return PointBatch(blocks, blocks, samples=own.shape[1])
+
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """Points in order."""
+        return torch.split(torch.arange(self.num_blocks), size)
+
+    def chunk(self, span: Tensor) -> PointBatch:
+        """Some points."""
+        return PointBatch(span, span, samples=self.exact_samples)
+
+    def among(self, index: Tensor) -> PointBatch:
+        """These points, with one latent sample each."""
+        return PointBatch(index, index, samples=1)
+
+    def batch(self, inputs: Any, index: Any, samples: int = 1) -> Any:
+        """Form a batch of given points, with ``samples`` latent samples each."""
+        return replace(super().batch(inputs, index), samples=samples)
 
     def inner(self, model: Any, batch: PointBatch) -> Probe:
         """The mean over fresh latent samples."""
@@ -55,10 +93,6 @@ class IWAE(ScaledObjective):
         terms, scale = exponentials(weights, uniform)
         values, noise = terms.sum(1, keepdim=True), standard_error(terms.detach(), batch.samples)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise.unsqueeze(1))
-
-    def on(self, data: Any) -> Self:
-        """With the points of ``data``."""
-        return self._with(num_blocks=data.num_blocks)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """-log u."""

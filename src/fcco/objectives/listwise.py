@@ -1,219 +1,480 @@
-"""Ranking lists: ListNet and NDCG. One block per item of a list."""
+"""Ranking lists: NDCG and ListNet. One block per item of a list."""
 
 import math
-from copy import copy
-from typing import Any, Self
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcco.objectives.domains import Column, check_positive
-from fcco.objectives.scores import differences, exponentials, summed, weighed
+from fcco.objectives.domains import check_positive
+from fcco.objectives.pairs import Pairs, PairSums, Term
+from fcco.objectives.running import Change, RunningSums, Update
+from fcco.objectives.sampling import exponentials, summed, weighed
+from fcco.objectives.score import ScoreObjective, pair_scores, read_scores, read_weight
+from fcco.objectives.structure import Column, Structure
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
-from fcco.problem.batches import AnchorBatch
-from fcco.problem.objective import Objective
+from fcco.problem.batches import PairBatch
+from fcco.problem.draws import draw
+from fcco.problem.given import structure
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
-__all__ = ["NDCG", "ListNet", "ideal_dcg", "lists_of"]
+__all__ = ["NDCG", "ListNet", "ndcg"]
 
 
-class ListNet(ScaledObjective):
+class ListObjective(ScoreObjective):
+    """Items, numbered list after list; a block is an item, compared with the items of its list.
+
+    With weights, a list counts by the mean weight of its items; items of weight 0 are absent.
+    """
+
+    top_k: int | None = None
+    weights: Any = None
+
+    @abstractmethod
+    def _members(self, grades: Tensor) -> Tensor:
+        """(N,), which items are blocks."""
+
+    def _set_lists(self, grades: Any, lengths: Any) -> None:
+        grades = structure("grades", grades, None, kind="real")
+        lengths = structure("lengths", lengths, None, kind="whole")
+        if int(lengths.sum()) != len(grades):
+            raise ValueError(
+                f"lengths must add up to the {len(grades)} grades, they add up to "
+                f"{int(lengths.sum())}"
+            )
+        if (lengths < 1).any():
+            empty = (lengths < 1).nonzero().flatten().tolist()
+            raise ValueError(f"lists {empty} are empty")
+        if (grades < 0).any():
+            raise ValueError("grades must be finite and not negative")
+        importance = torch.ones(len(lengths)) if self.weights is None else self.weights
+        importance = structure("weights", importance, len(lengths), kind="positive").double()
+        self.grades, self.lengths = grades, lengths
+        self.num_samples = len(grades)
+        self._owner = torch.arange(len(lengths)).repeat_interleave(lengths)
+        self._items = self._members(grades).nonzero().flatten()
+        self.num_blocks = len(self._items)
+        self._block = torch.full((len(grades),), -1)
+        self._block[self._items] = torch.arange(self.num_blocks)
+        owner = self._owner[self._items]
+        self._starts = (lengths.cumsum(0) - lengths)[owner]
+        self._sizes = lengths[owner]
+        self._length = Column(self._sizes.double())
+        self._lists = Structure(owner=self._owner, grades=grades.double(), importance=importance)
+
+    def check_draw(self, samples: int, *, replacement: bool) -> None:
+        """Without replacement, no list is shorter than the samples."""
+        super().check_draw(samples, replacement=replacement)
+        short = (self.lengths < samples).nonzero().flatten().tolist()
+        if not replacement and short:
+            raise ValueError(
+                f"lists {short[:10]} have fewer than the {samples} items requested without "
+                "replacement"
+            )
+
+    def draw(
+        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> PairBatch:
+        """For each item, other items of its list; the item itself always counts."""
+        place = draw(own, self._sizes[blocks], replacement=replacement)
+        partners = self._starts[blocks, None] + place
+        weights = torch.full(partners.shape, 1 / partners.shape[1], dtype=torch.float64)
+        return self._batch(blocks, partners, weights, own.shape[1])
+
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """A few blocks at a time, so that their lists together have about ``size`` items."""
+        longest = int(self.lengths.max())
+        return torch.split(torch.arange(self.num_blocks), max(1, size // longest))
+
+    def chunk(self, span: Tensor) -> PairBatch:
+        """Some blocks, each with its whole list."""
+        sizes = self._sizes[span]
+        place = torch.arange(int(sizes.max())).expand(len(span), -1)
+        inside = place < sizes[:, None]
+        partners = self._starts[span, None] + torch.where(inside, place, 0)
+        return self._batch(span, partners, inside / sizes[:, None].double(), sizes)
+
+    def among(self, index: Tensor) -> PairBatch:
+        """The items that are blocks, each compared with the items of its list among ``index``."""
+        own = (self._block[index] >= 0).nonzero().flatten()
+        other = self._owner[index[own], None] == self._owner[index]
+        other &= index[own, None] != index
+        count, size = other.sum(1), self._sizes[self._block[index[own]]]
+        kept = (count > 0) | (size == 1)
+        own, other, count, size = own[kept], other[kept], count[kept], size[kept]
+        share = (size - 1) / (size * count.clamp(min=1)).double()
+        places = torch.arange(len(index)).expand(len(own), -1)
+        weights = torch.cat([other * share[:, None], 1 / size[:, None].double()], dim=1)
+        return PairBatch(
+            self._block[index[own]],
+            index,
+            partners=torch.cat([places, own[:, None]], dim=1),
+            weights=weights.unsqueeze(0),
+            samples=count.clamp(min=1),
+            anchors=own,
+            fixed=1,
+        )
+
+    def _batch(
+        self, blocks: Tensor, partners: Tensor, weights: Tensor, samples: int | Tensor
+    ) -> PairBatch:
+        items = self._items[blocks]
+        weights = weights.masked_fill(partners == items[:, None], 0)
+        fixed = 1 / self._sizes[blocks, None].double()
+        count = partners.numel()
+        places = torch.arange(count).view(partners.shape)
+        own = torch.arange(count, count + len(blocks))
+        return PairBatch(
+            blocks,
+            torch.cat([partners.flatten(), items]),
+            partners=torch.cat([places, own[:, None]], dim=1),
+            weights=torch.cat([weights, fixed], dim=1).unsqueeze(0),
+            samples=samples,
+            anchors=own,
+            fixed=1,
+        )
+
+    def _importance(self, weight: Tensor | None, device: torch.device) -> Tensor:
+        """(Q,), how much each list counts: 0 if none of its items is there."""
+        lists = self._lists.on(device)
+        importance: Tensor = lists.importance
+        if weight is None:
+            return importance
+        zeros = torch.zeros_like(importance)
+        count = zeros.index_add(0, lists.owner, (weight > 0).double())
+        return importance * zeros.index_add(0, lists.owner, weight) / count.clamp(min=1)
+
+    def metric(self, scores: Any, weight: Any = None) -> float:
+        """NDCG (at K), the mean over the lists with a relevant item; see ``ndcg``."""
+        h = read_scores(scores, self.num_samples, 1).detach().cpu()[:, 0]
+        w = None if weight is None else read_weight(weight, self.num_samples).cpu()
+        importance = self._importance(w, torch.device("cpu"))
+        kept = torch.ones_like(self._owner, dtype=torch.bool) if w is None else w > 0
+        return ndcg(h[kept], self.grades[kept], self._owner[kept], importance, self.top_k)
+
+
+class ListNet(ListObjective, ScaledObjective):
     """The mean over lists of the cross-entropy between softmax(grades) and softmax(scores).
 
-        u = mean over x in the list of exp(h(x) - h(x_i)),  f(u) = (m/Q) p_i log(N u),
+        F = (1/Q) sum_lists (log sum_i exp(h_i) - sum_i p_i h_i),    p = softmax(y).
 
-    where N is the length of the list, Q the number of lists, and p the softmax of the grades.
-
-    Block i is item i; items are numbered list by list.
+    Block i is item i, with u = mean over x in its list of exp(h(x) - h(x_i)) and
+    f(u) = (m/Q) p_i log(N u), where N is the length of the list; items are numbered list after
+    list.
 
     Args:
-        grades: (m,), the grade of every item.
-        lengths: (Q,), the lengths of the lists.
+        grades: (N,), the grade of every item.
+        lengths: (Q,), the lengths of the lists, adding up to N.
+        weights: (Q,), how much each list counts in the mean; None: all count alike.
 
     Examples:
-        >>> objective = ListNet(torch.tensor([1.0, 0.0, 2.0]), torch.tensor([2, 1]))
-        >>> objective.num_blocks, objective.inner_size
-        (3, 2)
+        >>> objective = ListNet(torch.tensor([1.0, 1.0, 5.0]), torch.tensor([2, 1]))
+        >>> objective.exact(torch.zeros(3))  # (log 2 + log 1) / 2
+        tensor(0.3466)
     """
 
     inner_dim = 1
 
-    def __init__(self, grades: Tensor, lengths: Tensor) -> None:
-        grades, lengths = grades.cpu(), lengths.cpu()
-        owner, sizes = lists_of(grades, lengths)
-        self.num_blocks = len(grades)
-        self.inner_size = int(lengths.max())
-        self._sizes = Column(sizes)
-        gains = grades.double()
-        top = torch.full_like(lengths, -torch.inf, dtype=torch.float64)
-        top = top.scatter_reduce(0, owner, gains, "amax")
-        gains = (gains - top[owner]).exp()
-        totals = torch.zeros_like(top).index_add(0, owner, gains)
-        self._weights = Column(gains / totals[owner] * (self.num_blocks / len(lengths)))
+    def __init__(self, grades: Any, lengths: Any, *, weights: Any = None) -> None:
+        self.weights = weights
+        self._build(grades, lengths)
 
-    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+    def _build(self, grades: Any, lengths: Any) -> None:  # type: ignore[override]
+        self._set_lists(grades, lengths)
+        self.inner_size = int(self.lengths.max())
+        lists = self._lists.on(torch.device("cpu"))
+        share = lists.importance / lists.importance.sum()
+        p = _softmax(lists.grades, self._owner, len(self.lengths))
+        self._weights = Column(p * share[self._owner] * self.num_blocks)
+
+    def _members(self, grades: Tensor) -> Tensor:
+        return torch.ones_like(grades, dtype=torch.bool)
+
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over sampled items of the same list."""
-        terms, scale = exponentials(differences(model, batch), batch.weights)
-        values, noise = summed(terms, batch)
+        partners, anchor = pair_scores(model, batch, 1)
+        terms, scale = exponentials(partners - anchor, batch.weights[0])
+        values, noise = summed(terms.unsqueeze(0), batch)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
-
-    def on(self, data: Any) -> Self:
-        """With the lists of ``data``."""
-        other = copy(self)
-        ListNet.__init__(other, data.grades, data.lengths)
-        return other
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """p times the log of the sum over the list."""
-        sizes = self._sizes(blocks, u)
+        sizes = self._length(blocks, u)
         return self._weights(blocks, u) * ((sizes * u[:, 0]).log() + log_scale)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The item itself is in the list: u >= 1/N."""
-        own = (-log_scale).clamp(max=80).exp() / self._sizes(blocks, u)
+        own = (-log_scale).clamp(max=80).exp() / self._length(blocks, u)
         return torch.maximum(u, own.unsqueeze(1))
 
+    def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
+        lists, count = self._lists.on(h.device), len(self.lengths)
+        importance = self._importance(weight, h.device)
+        kept = slice(None) if weight is None else weight > 0
+        costs = _cross_entropies(h[:, 0][kept], lists.grades[kept], lists.owner[kept], count)
+        total = importance.sum()
+        return (importance * costs).sum() / total.where(total > 0, 1.0)
 
-class NDCG(Objective):
+    def running_sums(self) -> RunningSums:
+        """The cost of every list; a step computes those of its batch."""
+        return _ListCosts(self)
+
+
+class _ListCosts(RunningSums):
+    """The cross-entropy of every list, over the items seen."""
+
+    objective: ListNet
+
+    def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
+        """The costs of all lists."""
+        lists = self.objective._lists.on(scores.device)
+        h, count = scores[:, 0].double()[seen], len(lists.importance)
+        costs = _cross_entropies(h, lists.grades[seen], lists.owner[seen], count)
+        return {"costs": costs}
+
+    def update(self, change: Change) -> Update | None:
+        """F and its slopes, from the lists of the batch and what the others cost."""
+        if not change.writes:
+            return None
+        objective, lists = self.objective, self.objective._lists.on(change.scores.device)
+        mine = lists.owner[change.index].unique()
+        lengths = objective.lengths.to(mine.device)
+        starts, sizes = (lengths.cumsum(0) - lengths)[mine], lengths[mine]
+        which = torch.arange(len(mine), device=mine.device).repeat_interleave(sizes)
+        items = torch.arange(len(which), device=mine.device)
+        items = items + (starts - (sizes.cumsum(0) - sizes))[which]
+        if not change.all_seen:
+            here = change.seen[items]
+            items, which = items[here], which[here]
+        with torch.enable_grad():
+            h = change.table[items, 0].double().requires_grad_(change.slopes)
+            costs = _cross_entropies(h, lists.grades[items], which, len(mine))
+        self.cache["costs"][mine] = costs.detach()
+        importance = lists.importance
+        if not change.all_seen:
+            begun = torch.zeros_like(importance).index_fill(0, lists.owner[change.seen], 1.0)
+            importance = importance * begun
+        total = importance.sum()
+        value = (importance * self.cache["costs"]).sum() / total
+        if not change.slopes:
+            return Update(value, None)
+        (slopes,) = torch.autograd.grad(costs, h, importance[mine] / total)
+        return Update(value, slopes[torch.searchsorted(items, change.index)].unsqueeze(1))
+
+
+class NDCG(ListObjective):
     """Minus the mean over lists of NDCG, or of NDCG at K, with a smooth rank.
 
-        u = mean over x in the list of l(h(x) - h(x_i)),  rank = N u + 1 - l(0),
-        f(u) = -(m/Q) (2^y_i - 1) / (Z log2(1 + rank)),
+        F = -(1/Q) sum_i (2^y_i - 1) / (Z log2(1 + r_i)),    r_i = 1 + sum_{j != i} l(h_j - h_i),
 
-    where Z is the ideal DCG of the list (of its top K), and Q the number of lists with a relevant
-    item. For NDCG at K the gain is multiplied by sigmoid((K + 1/2 - rank) / softness).
+    j over the list of item i, Z the ideal DCG of the list (of its top K), Q the number of lists
+    with a relevant item. At K a gain is multiplied by sigmoid((K + 1/2 - r_i) / softness).
 
-    Block i is the i-th item with a positive grade; items are numbered list by list.
+    Block i is the i-th item with a positive grade, with u = mean over its list of l; items are
+    numbered list after list.
 
     Args:
-        grades: the grade of every item; 0 is irrelevant.
-        lengths: (number of lists,).
+        grades: (N,), the grade of every item; 0 is irrelevant.
+        lengths: (number of lists,), adding up to N.
         top_k: K; None: the whole list.
-        surrogate: l; an item counts itself as 1 for every l(0), so the first rank is 1.
+        surrogate: l, in place of the step; an item counts itself as 1 for every l(0).
+            ``SquaredHinge()`` if None.
         softness: the width of the cut at K, in ranks.
+        weights: (number of lists,), how much each list counts in the mean; None: all count alike.
 
     Examples:
-        >>> objective = NDCG(torch.tensor([2, 0, 1]), torch.tensor([3]))
-        >>> ranks = torch.tensor([1.0, 2.0])  # both relevant items in their ideal places
-        >>> (objective.outer(ranks[:, None] / 3, torch.tensor([0, 1])).mean()).round(decimals=6)
+        >>> objective = NDCG(torch.tensor([0, 1, 2]), torch.tensor([2, 1]))
+        >>> objective.exact(torch.tensor([0.0, 2.0, 1.0]))  # both lists in their ideal order
         tensor(-1.)
+        >>> objective.metric(torch.tensor([0.0, 2.0, 1.0]))
+        1.0
     """
 
     inner_dim = 1
 
     def __init__(
         self,
-        grades: Tensor,
-        lengths: Tensor,
+        grades: Any,
+        lengths: Any,
         *,
         top_k: int | None = None,
         surrogate: Surrogate | None = None,
         softness: float = 0.5,
+        weights: Any = None,
     ) -> None:
-        grades, lengths = grades.cpu(), lengths.cpu()
-        owner, sizes = lists_of(grades, lengths)
         check_positive(top_k=1 if top_k is None else top_k, softness=softness)
-        relevant = grades > 0
-        if not relevant.any():
-            raise ValueError("grades: no item is relevant")
-        self.num_blocks = int(relevant.sum())
         self.top_k = top_k
         self.softness = softness
         self.surrogate = SquaredHinge() if surrogate is None else surrogate
-        gains = grades.double().exp2() - 1
+        self.weights = weights
+        self._build(grades, lengths)
+
+    def _build(self, grades: Any, lengths: Any) -> None:  # type: ignore[override]
+        self._set_lists(grades, lengths)
+        gains = self.grades.double().exp2() - 1
+        if not self.num_blocks:
+            raise ValueError("grades: no item is relevant")
         if not gains.sum().isfinite():
-            raise ValueError(f"grades: 2^y overflows at y = {grades.max().item()}")
-        ideal = ideal_dcg(gains, owner, lengths, top_k)
-        self._sizes = Column(sizes[relevant])
-        scale = self.num_blocks / int((ideal > 0).sum())
-        self._gains = Column((gains / ideal[owner])[relevant] * scale)
-
-    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
-        """The mean over sampled items of the same list."""
-        costs = weighed(self.surrogate(differences(model, batch)), batch)
-        values, noise = summed(costs, batch)
-        return Probe(batch.blocks, values, batch.samples, noise=noise)
-
-    def on(self, data: Any) -> Self:
-        """With the lists of ``data``."""
-        other = copy(self)
-        NDCG.__init__(
-            other,
-            data.grades,
-            data.lengths,
-            top_k=self.top_k,
-            surrogate=self.surrogate,
-            softness=self.softness,
+            raise ValueError(f"grades: 2^y overflows at y = {self.grades.max().item()}")
+        anchor = (self.grades > 0).unsqueeze(1)
+        self._pairs = Pairs(
+            anchor,
+            torch.ones_like(anchor),
+            self._owner.unsqueeze(1),
+            len(self.lengths),
+            term=Term(self.surrogate),
+            own_pair=True,
         )
-        return other
+        self._gain = Structure(gains=gains)
+        weights = self._form_weights(None, torch.device("cpu"))
+        self._known = Structure(weights=weights)
+        self._factor = Column(weights * self.num_blocks)
+
+    def _members(self, grades: Tensor) -> Tensor:
+        return grades > 0
+
+    def _row_weights(self, weight: Tensor | None) -> Tensor:
+        """(m,), gains over the ideal DCG of their lists, weighted among lists that have one."""
+        if weight is not None:
+            return self._form_weights(weight, weight.device)
+        known: Tensor = self._known.on(torch.device("cpu")).weights
+        return known
+
+    def _form_weights(self, weight: Tensor | None, device: torch.device) -> Tensor:
+        lists, gains = self._lists.on(device), self._gain.on(device).gains
+        if weight is not None:
+            gains = gains * (weight > 0)
+        ideal = _ideal_dcg(gains, lists.owner, len(lists.importance), self.top_k)
+        importance = self._importance(weight, device) * (ideal > 0)
+        total = importance.sum()
+        share = importance / (ideal.where(ideal > 0, 1.0) * total.where(total > 0, 1.0))
+        return (gains * share[lists.owner])[self._pairs.structure.on(device).anchors]
+
+    def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
+        """Minus the discount of a smooth rank, which is the sum."""
+        rank = sums[..., 0] * scale.exp()
+        gain = 1 / torch.log2(1 + rank)
+        if self.top_k is not None:
+            gain = gain * torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
+        return -gain
+
+    def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
+        rows = self._row_weights(weight).to(h.device)
+        # Weights say which items are there; ranks count each of them once.
+        present = None if weight is None else (weight > 0).double()
+        return self._pairs.value(h, rows, self._cost, present) + 0 * h.sum()
+
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
+        """The mean over sampled items of the same list."""
+        partners, anchor = pair_scores(model, batch, 1)
+        values, noise = summed(weighed(self.surrogate(partners - anchor), batch.weights), batch)
+        return Probe(batch.blocks, values, batch.samples, noise=noise)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the discounted gain at the smooth rank."""
-        rank = self._rank(u, self._sizes(blocks, u))
-        gain = self._gains(blocks, u) / torch.log2(1 + rank)
-        return -gain if self.top_k is None else -gain * self._kept(rank)
+        sizes = self._length(blocks, u)
+        rank = sizes.unsqueeze(1) * u + self._pairs.own
+        return self._factor(blocks, u) * self._cost(rank, torch.zeros_like(sizes), sizes)
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """d/du of G c / log2(1 + rank), where c is 1 or the factor of the cut at K."""
-        sizes = self._sizes(blocks, u)
-        rank = self._rank(u, sizes)
+        """d/du of -G c / log2(1 + rank), where c is 1 or the factor of the cut at K."""
+        sizes = self._length(blocks, u)
+        rank = sizes * u[:, 0] + self._pairs.own
         discount = torch.log2(1 + rank)
-        slope = self._gains(blocks, u) * sizes / discount
+        slope = self._factor(blocks, u) * sizes / discount
         falling = 1 / (math.log(2) * (1 + rank) * discount)
         if self.top_k is not None:
-            kept = self._kept(rank)
-            slope, falling = slope * kept, falling + (1 - kept) / self.softness
+            kept = torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
+            slope = slope * kept
+            falling = falling + (1 - kept) / self.softness
         return (slope * falling).unsqueeze(1)
-
-    def _rank(self, u: Tensor, sizes: Tensor) -> Tensor:
-        return sizes * u[:, 0] + (1 - self.surrogate.at_zero)
-
-    def _kept(self, rank: Tensor) -> Tensor:
-        """The factor of a gain, which falls from 1 to 0 at rank K."""
-        assert self.top_k is not None
-        return torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The item's own l(0) is always in the mean."""
-        lowest = self.surrogate.at_zero / self._sizes(blocks, u)
+        lowest = self.surrogate.at_zero / self._length(blocks, u)
         return torch.maximum(u, lowest.unsqueeze(1))
 
-
-def lists_of(grades: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The list of each item, and the length of that list; both arguments are checked.
-
-    Examples:
-        >>> lists_of(torch.tensor([0, 1, 2]), torch.tensor([1, 2]))
-        (tensor([0, 1, 1]), tensor([1, 2, 2]))
-    """
-    if grades.ndim != 1 or lengths.ndim != 1 or int(lengths.sum()) != len(grades):
-        raise ValueError(
-            f"lengths must add up to the {len(grades)} grades, they add up to {int(lengths.sum())}"
-        )
-    if (lengths < 1).any():
-        empty = (lengths < 1).nonzero().flatten().tolist()
-        raise ValueError(f"lists {empty} are empty")
-    if not (grades >= 0).all() or not grades.isfinite().all():
-        raise ValueError("grades must be finite and not negative")
-    owner = torch.arange(len(lengths)).repeat_interleave(lengths)
-    return owner, lengths[owner]
+    def running_sums(self) -> RunningSums:
+        """The rank of every relevant item, moved by what a batch changes in its list."""
+        return PairSums(self)
 
 
-def ideal_dcg(gains: Tensor, owner: Tensor, lengths: Tensor, top_k: int | None) -> Tensor:
-    """The DCG of the best order of each list.
+def ndcg(
+    scores: Tensor, grades: Tensor, owner: Tensor, importance: Tensor, top_k: int | None
+) -> float:
+    """Normalized discounted cumulative gain, the weighted mean over lists.
+
+    With y the grade at rank r of a list, DCG = sum_{r <= k} (2^y - 1) / log2(1 + r), divided by
+    that of the best order. Items with equal scores get the mean of the discounts of their ranks,
+    which is the expectation over a random order. Lists without a relevant item do not count.
+
+    Args:
+        scores: (N,).
+        grades: (N,).
+        owner: (N,), the list of each item, rising.
+        importance: (Q,), how much each list counts.
+        top_k: K, or None.
 
     Examples:
-        >>> owner, lengths = torch.tensor([0, 0, 1]), torch.tensor([2, 1])
-        >>> ideal_dcg(torch.tensor([0.0, 3.0, 1.0]), owner, lengths, top_k=None)
-        tensor([3., 1.], dtype=torch.float64)
+        >>> scores, grades = torch.tensor([0.3, 0.2, 0.1]), torch.tensor([0, 1, 0])
+        >>> round(ndcg(scores, grades, torch.zeros(3).long(), torch.ones(1), None), 4)
+        0.6309
     """
-    order = gains.argsort(descending=True, stable=True)
-    order = order[owner[order].argsort(stable=True)]  # by list, and within it by gain
+    gains, count = grades.double().exp2() - 1, len(importance)
+    best = _ideal_dcg(gains, owner, count, top_k)
+    order = _sorted_within(scores, owner)
+    discount = _discounts(owner, count, top_k)
+    # Runs of equal scores within a list share the mean of their discounts.
+    ordered = scores[order]
+    breaks = (ordered[1:] != ordered[:-1]) | (owner[1:] != owner[:-1])
+    run = torch.nn.functional.pad(breaks.long().cumsum(0), (1, 0))
+    sums = discount.new_zeros(len(discount)).index_add(0, run, discount)
+    discount = (sums / run.bincount(minlength=len(discount)))[run]
+    found = best.new_zeros(count).index_add(0, owner, gains[order] * discount)
+    relevant = importance * (best > 0)
+    if not relevant.any():
+        raise ValueError("grades: no list has a relevant item")
+    each = found / best.where(best > 0, 1.0)
+    return float((relevant * each).sum() / relevant.sum())
+
+
+def _ideal_dcg(gains: Tensor, owner: Tensor, count: int, top_k: int | None) -> Tensor:
+    """The DCG of the best order of each list."""
+    order = _sorted_within(gains, owner)
+    discounted = gains[order] * _discounts(owner, count, top_k)
+    return discounted.new_zeros(count).index_add(0, owner, discounted)
+
+
+def _sorted_within(keys: Tensor, owner: Tensor) -> Tensor:
+    """Positions of the items, list by list, the largest keys of each list first."""
+    order = keys.argsort(descending=True, stable=True)
+    return order[owner[order].argsort(stable=True)]
+
+
+def _discounts(owner: Tensor, count: int, top_k: int | None) -> Tensor:
+    """1 / log2(1 + rank) of the places of each list."""
+    lengths = torch.bincount(owner, minlength=count)
     starts = lengths.cumsum(0) - lengths
-    rank = torch.arange(len(gains)) - starts[owner] + 1
-    discounted = gains[order] / torch.log2(1 + rank.double())
-    if top_k is not None:
-        discounted = discounted * (rank <= top_k)
-    ideal = torch.zeros(len(lengths), dtype=torch.float64)
-    return ideal.index_add(0, owner, discounted)
+    rank = torch.arange(len(owner), device=owner.device) - starts[owner] + 1
+    discount = 1 / torch.log2(1 + rank.double())
+    return discount if top_k is None else discount.where(rank <= top_k, 0)
+
+
+def _softmax(y: Tensor, owner: Tensor, count: int) -> Tensor:
+    """softmax within each list."""
+    top = y.new_full((count,), -torch.inf).scatter_reduce(0, owner, y, "amax")
+    gains = (y - top[owner]).exp()
+    return gains / gains.new_zeros(count).index_add(0, owner, gains)[owner]
+
+
+def _cross_entropies(h: Tensor, grades: Tensor, owner: Tensor, count: int) -> Tensor:
+    """The cross-entropy of each of ``count`` lists; 0 for a list without items."""
+    p = _softmax(grades, owner, count)
+    top = h.detach().new_full((count,), -torch.inf)
+    top = top.scatter_reduce(0, owner, h.detach(), "amax")
+    sums = top.new_zeros(count).index_add(0, owner, (h - top[owner]).exp())
+    # log sum_j exp(h_j) - sum_i p_i h_i, without the difference of two large numbers.
+    return top.new_zeros(count).index_add(0, owner, p * (top[owner] + sums.log()[owner] - h))

@@ -1,22 +1,32 @@
 """Neighbourhood components analysis: one block per point, attracted by the points of its class."""
 
 import math
+from collections.abc import Sequence
+from copy import copy
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive, project_ratio
-from fcco.objectives.scores import error_of_means, exponentials, widened
-from fcco.objectives.sums import PRODUCTS
-from fcco.problem.batches import AnchorBatch, PairBatch
+from fcco.objectives.sampling import error_of_means, exponentials
+from fcco.objectives.score import widened
+from fcco.problem.batches import PairBatch
+from fcco.problem.draws import draw
+from fcco.problem.given import structure
 from fcco.problem.probe import Probe
+from fcco.problem.sampled import SampledObjective
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["NCA"]
 
+_PAIRS = 1 << 22
+"""The largest number of pairs in a chunk of an exact pass."""
+_PRODUCTS = 1 << 19
+"""Distances that are formed at a time in an exact value."""
 
-class NCA(ScaledObjective):
+
+class NCA(SampledObjective, ScaledObjective):
     """Minus the probability that a soft nearest neighbour has the point's class.
 
     With d_ij = |e(x_i) - e(x_j)|^2 / temperature of embeddings e and j over the other points,
@@ -28,77 +38,139 @@ class NCA(ScaledObjective):
     Block i is point i.
 
     Args:
-        num_points: m = n.
+        classes: (N,), whole numbers.
         temperature: the scale of the squared distances.
-        logarithm: use -log(u_1 / u_2).
+        logarithm: use -log(u_1 / u_2 + eps), pytorch-metric-learning's form.
         eps: added to the probability before the logarithm.
 
     Examples:
-        >>> NCA(num_points=10).outer(torch.tensor([[0.1, 0.4]]), torch.tensor([0]))
+        >>> objective = NCA(torch.tensor([0, 0, 1]))
+        >>> objective.outer(torch.tensor([[0.1, 0.4]]), torch.tensor([0]))
         tensor([-0.2500])
+        >>> objective.exact(torch.zeros(3, 2))  # one half, one half, none
+        tensor(-0.3333)
     """
 
     inner_dim = 2
 
     def __init__(
         self,
-        num_points: int,
-        temperature: float = 1.0,
+        classes: Any,
         *,
+        temperature: float = 1.0,
         logarithm: bool = False,
         eps: float = 1e-6,
     ) -> None:
-        check_positive(num_points=num_points, temperature=temperature, eps=eps)
-        self.num_blocks = self.inner_size = num_points
+        check_positive(temperature=temperature, eps=eps)
         self.temperature = temperature
         self.logarithm = logarithm
         self.eps = eps
+        self._build(classes)
 
-    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+    def _build(self, classes: Any) -> None:
+        self.classes = structure("classes", classes, None, kind="whole")
+        count = len(self.classes)
+        if not count:
+            raise ValueError("classes is empty")
+        self.num_samples = self.num_blocks = self.inner_size = count
+
+    def on(self, classes: Any) -> Self:
+        """The same objective for other points."""
+        other = copy(self)
+        other._build(classes)
+        return other
+
+    def check_draw(self, samples: int, *, replacement: bool) -> None:
+        """Without replacement, there are enough points."""
+        super().check_draw(samples, replacement=replacement)
+        if not replacement and samples > self.num_samples:
+            raise ValueError(
+                f"stratum 0 has {self.num_samples} partners, fewer than the {samples} requested "
+                "without replacement"
+            )
+
+    def draw(
+        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> PairBatch:
+        """The same partners for all points: b + k samples for b * k pairs."""
+        size = torch.tensor([self.num_samples])
+        partners = draw(shared[None], size, replacement=replacement)[0]
+        return self._batch(blocks, partners, 1 / len(partners))
+
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """A few points at a time; every chunk passes all of them through the model."""
+        fitting = max(1, min(size, _PAIRS // self.num_samples))
+        return torch.split(torch.arange(self.num_blocks), fitting)
+
+    def chunk(self, span: Tensor) -> PairBatch:
+        """Some points among all."""
+        return self._batch(span, torch.arange(self.num_samples), 1 / self.num_samples)
+
+    def among(self, index: Tensor) -> PairBatch:
+        """These points, compared with one another; none if there is only one."""
+        blocks = index if len(index) > 1 or self.num_samples == 1 else index[:0]
+        count = self.num_samples
+        share = (count - 1) / (count * max(len(index) - 1, 1))
+        places = torch.arange(len(index))
+        return PairBatch(
+            blocks,
+            index,
+            partners=places,
+            weights=self._weights(blocks, index, share),
+            samples=len(index),
+            anchors=places[: len(blocks)],
+        )
+
+    def _batch(self, blocks: Tensor, partners: Tensor, share: float) -> PairBatch:
+        return PairBatch(
+            blocks,
+            torch.cat([blocks, partners]),
+            partners=torch.arange(len(blocks), len(blocks) + len(partners)),
+            weights=self._weights(blocks, partners, share),
+            samples=len(partners),
+            anchors=torch.arange(len(blocks)),
+        )
+
+    def _weights(self, points: Tensor, partners: Tensor, share: float) -> Tensor:
+        """(2, b, k): of partners of the same class, and of all; a point is not its own partner."""
+        other = (points[:, None] != partners).double() * share
+        same = self.classes[points, None] == self.classes[partners]
+        return torch.stack([other * same, other])
+
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
         """Both means over the sampled points."""
-        if batch.related is None:
-            raise ValueError("NCA needs AnchorBatch.related, which marks pairs of the same class")
         embeddings = widened(model(batch.inputs))
         anchors, partners = embeddings[batch.anchors], embeddings[batch.partners]
         # Differences, not |a|^2 + |b|^2 - 2ab, which loses the small distances that matter.
         exponents = -(anchors.unsqueeze(1) - partners).square().sum(-1) / self.temperature
-        weights = batch.weights.to(exponents.dtype).expand_as(exponents)
-        terms, scale = exponentials(exponents, weights)
-        both = torch.stack([terms * batch.related, terms], dim=2)
-        noise = error_of_means(both.detach(), weights, batch.samples)
+        same, all_points = batch.weights.to(exponents.dtype)
+        terms, scale = exponentials(exponents, all_points)
+        both = torch.stack([terms * (same != 0), terms], dim=2)
+        noise = error_of_means(both.detach(), all_points, batch.samples)
         return Probe(batch.blocks, both.sum(1), batch.samples, log_scale=scale, noise=noise)
 
-    def inner_of_all(self, batch: Any) -> Probe | None:
-        """Both means over all points, in float64, one class at a time."""
-        if not isinstance(batch, PairBatch) or batch.classes is None or (batch.own > 0).any():
-            return None
-        batch = batch.to(batch.inputs.device)
-        points = widened(batch.inputs).double()
+    def exact(self, embeddings: Tensor) -> Tensor:
+        """F of the embeddings (N, d) of all points, differentiable, in float64."""
+        count = self.num_samples
+        if len(embeddings) != count:
+            raise ValueError(
+                f"embeddings must have shape ({count}, d), got {tuple(embeddings.shape)}"
+            )
+        points = widened(embeddings).double()
         points = points.flatten(1) if points.ndim > 1 else points.unsqueeze(1)
         points = (points - points.mean(0)) / math.sqrt(self.temperature)
-        partners = batch.partners[batch.classes[batch.partners].argsort(stable=True)]
-        place = torch.full_like(batch.classes, -1)
-        place[partners] = torch.arange(len(partners), device=place.device)
-        others, kinds = points[partners], batch.classes[batch.anchors]
-        values, scale = points.new_empty(len(kinds), 2), points.new_empty(len(kinds))
-        for kind in kinds.unique():
-            same = (batch.classes[partners] == kind).nonzero().flatten()
-            same = slice(*same[[0, -1]].add(same.new_tensor([0, 1]))) if len(same) else slice(0)
-            mine = (kinds == kind).nonzero().flatten()
-            for some in mine.split(max(1, PRODUCTS // len(partners))):
-                terms = _minus_squares(points[batch.anchors[some]], others)
-                itself = place[batch.anchors[some]]
-                rows = (itself >= 0).nonzero().flatten()
-                terms[rows, itself[rows]] = -torch.inf
-                top = terms.amax(1)
-                scale[some] = top.where(top.isfinite(), 0)
-                terms.sub_(scale[some, None]).exp_()
-                values[some, 0], values[some, 1] = terms[:, same].sum(1), terms.sum(1)
-        return Probe(batch.blocks, values / len(partners), len(partners), log_scale=scale)
-
-    def on(self, data: Any) -> Self:
-        """With the points of ``data``."""
-        return self._with(num_blocks=data.num_blocks, inner_size=data.num_blocks)
+        classes, total = self.classes.to(points.device), points.new_zeros(())
+        for rows in torch.arange(count, device=points.device).split(max(1, _PRODUCTS // count)):
+            terms = _minus_squares(points[rows], points)
+            itself = torch.zeros_like(terms, dtype=torch.bool)
+            itself[torch.arange(len(rows)), rows] = True
+            terms = terms.masked_fill(itself, -torch.inf)
+            top = terms.detach().amax(1, keepdim=True)
+            terms = (terms - top.where(top.isfinite(), 0)).exp()
+            same = terms.where(classes[rows, None] == classes, 0).sum(1)
+            u = torch.stack([same, terms.sum(1)], dim=1)
+            total = total + self.scaled_outer(u, torch.zeros_like(same), rows).sum()
+        return (total / count).to(torch.promote_types(embeddings.dtype, torch.float32))
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The ratio does not depend on the scale."""
@@ -123,4 +195,4 @@ def _minus_squares(points: Tensor, others: Tensor) -> Tensor:
     if max(left.max(), right.max()) < 1e3:
         return torch.addmm(left + right, points, others.T, beta=-1, alpha=2)
     distances = torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
-    return distances.square_().neg_()
+    return -distances.square()

@@ -1,152 +1,136 @@
-"""Partial AUC: one block per positive, with a soft maximum (KL) over its hardest negatives."""
+"""Partial AUC: soft maxima over the hardest negatives, or at high sensitivity over the positives."""
 
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fcco.objectives.curves import mean_over_tasks, partial_area
 from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import differences, exponentials, summed
-from fcco.objectives.sums import CACHED
+from fcco.objectives.pairs import Term
+from fcco.objectives.ranked import RankedObjective
+from fcco.objectives.sampling import exponentials, summed
+from fcco.objectives.score import pair_scores
 from fcco.objectives.surrogates import SquaredHinge, Surrogate, exp_then_linear
-from fcco.objectives.whole import crosses
-from fcco.problem.batches import AnchorBatch, PairBatch
+from fcco.problem.batches import PairBatch
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
-__all__ = ["OneWayPartialAUC", "TwoWayPartialAUC"]
+__all__ = ["PartialAUC"]
+
+_CAP = 20.0
+"""The exponent from which the power of the two-way form continues along its tangent."""
 
 
-class _HardNegatives(ScaledObjective):
-    """u = mean over negatives of exp(l(h(x-) - h(x_i)) / temperature), at least 1."""
+class PartialAUC(RankedObjective, ScaledObjective):
+    """A soft maximum over the negatives of each positive: emphasizes low false-positive rates.
+
+        u_i = (1/n) sum_{negatives j} exp(l(h_j - h_i) / lambda),
+        F = (1/m) sum_{positives i} lambda log u_i,
+
+    averaged over the tasks that have a positive and a negative. With ``two_way``, a soft maximum
+    over the positives as well,
+
+        F = (1/m) sum_{positives i} u_i^(lambda / lambda_1),
+
+    whose logarithm times lambda_1 is the two-way partial AUC risk; beyond exp(20) the power
+    continues along its tangent, which keeps it finite for any score.
+
+    With ``min_tpr`` alone the roles are swapped, which emphasizes high sensitivity: block i is a
+    negative, and the soft maximum is over the positives that rank lowest. Otherwise block i is the
+    i-th positive, task by task.
+
+    Args:
+        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing.
+        temperature: lambda; towards 0 only the hardest partner of each anchor counts.
+        two_way: lambda_1, for the anchors; None: one-way.
+        max_fpr: the largest false positive rate that ``metric`` counts; None: 1.
+        min_tpr: the smallest true positive rate that ``metric`` counts; None: 0.
+        surrogate: l, non-negative; ``SquaredHinge()`` if None.
+
+    Examples:
+        >>> objective = PartialAUC(torch.tensor([1, 0, 0]), temperature=0.1)
+        >>> objective.exact(torch.tensor([0.0, 0.0, -5.0]))  # 1 + 0.1 log(1/2)
+        tensor(0.9307)
+        >>> sensitive = PartialAUC(torch.tensor([1, 1, 0]), temperature=0.1, min_tpr=0.8)
+        >>> sensitive.num_blocks, sensitive.metric(torch.tensor([2.0, 1.0, 0.0]))
+        (1, 1.0)
+    """
 
     inner_dim = 1
 
     def __init__(
         self,
-        num_positives: int,
-        num_negatives: int,
+        labels: Any,
+        *,
         temperature: float,
-        surrogate: Surrogate | None,
+        two_way: float | None = None,
+        max_fpr: float | None = None,
+        min_tpr: float | None = None,
+        surrogate: Surrogate | None = None,
     ) -> None:
-        check_positive(
-            num_positives=num_positives, num_negatives=num_negatives, temperature=temperature
-        )
-        self.num_blocks = num_positives
-        self.inner_size = num_negatives
-        self.temperature = temperature
+        check_positive(temperature=temperature, two_way=1.0 if two_way is None else two_way)
+        if max_fpr is not None and min_tpr is not None and two_way is None:
+            raise ValueError(
+                "max_fpr and min_tpr together are the two-way partial AUC: give two_way too"
+            )
+        self.temperature, self.two_way = temperature, two_way
+        self.max_fpr, self.min_tpr = max_fpr, min_tpr
         self.surrogate = SquaredHinge() if surrogate is None else surrogate
+        partial_area(*self._rates(None, None))
+        self.swapped = min_tpr is not None and max_fpr is None
+        self.sign = -1.0 if self.swapped else 1.0
+        self._build(labels)
 
-    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
-        """The mean over the sampled negatives."""
-        exponents = self.surrogate(differences(model, batch)) / self.temperature
-        terms, scale = exponentials(exponents, batch.weights)
-        values, noise = summed(terms, batch)
+    def _build(self, labels: Any) -> None:  # type: ignore[override]
+        self._set_ranks(labels, negatives=self.swapped, compare_all=False)
+        self.inner_size = int(self.sizes.max())
+
+    def _term(self) -> Term:
+        return Term(self.surrogate, self.temperature)
+
+    def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
+        log_u = sums[..., 0].log() + scale - partners.to(sums.dtype).log()
+        if self.two_way is None:
+            return self.temperature * log_u
+        return exp_then_linear(self.temperature / self.two_way * log_u, _CAP)
+
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
+        """The mean over the sampled partners."""
+        partners, anchor = pair_scores(model, batch, self.num_tasks)
+        exponents = self.surrogate(self.sign * (partners - anchor)) / self.temperature
+        terms, scale = exponentials(exponents, batch.weights[0])
+        values, noise = summed(terms.unsqueeze(0), batch)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
 
-    def inner_of_all(self, batch: Any) -> Probe | None:
-        """The mean over all negatives; those so low that l = 0 are counted, not compared."""
-        if not isinstance(batch, PairBatch) or batch.labels is not None or batch.own.any():
-            return None
-        values = torch.full((len(batch.blocks),), torch.nan, dtype=torch.float64)
-        scale = torch.zeros_like(values)
-        for blocks, _, anchors, partners in crosses(batch):
-            n, ordered = len(partners), partners.sort().values
-            for some in anchors.argsort().split(max(1, CACHED // n)):
-                own = anchors[some]
-                bound = own[0] + self.surrogate.zero_below
-                low = min(int(torch.searchsorted(ordered, bound)), n - 1)
-                exponents = self.surrogate(ordered[low:] - own[:, None]).div_(self.temperature)
-                top = exponents.amax(1).clamp(min=0).ceil()
-                sums = exponents.sub_(top[:, None]).exp_().sum(1) + low * (-top).exp()
-                values[blocks[some]], scale[blocks[some]] = sums / n, top
-        if values.isnan().any():
-            return None
-        return Probe(batch.blocks, values.unsqueeze(1), len(batch.partners), log_scale=scale)
-
-    def on(self, data: Any) -> Self:
-        """With the positives and negatives of ``data``."""
-        return self._with(num_blocks=data.num_blocks, inner_size=data.num_partners)
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """lambda log u, or a power of u."""
+        return self._outer(u, log_scale, blocks)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """u >= 1, because l >= 0."""
         return torch.maximum(u, (-log_scale).clamp(max=80).exp().unsqueeze(1))
 
-
-class OneWayPartialAUC(_HardNegatives):
-    """A soft maximum over the negatives of each positive: emphasizes low false-positive rates.
-
-        u = mean exp(l(h(x-) - h(x_i)) / lambda),  f(u) = lambda log u.
-
-    Block i is the i-th positive.
-
-    Args:
-        num_positives: m.
-        num_negatives: n.
-        temperature: lambda; near 0 only the hardest negative counts, for large values all count
-            equally (plain AUC).
-        surrogate: l, non-negative.
-
-    Examples:
-        >>> objective = OneWayPartialAUC(3, num_negatives=10, temperature=0.5)
-        >>> objective.outer(torch.ones(1, 1), torch.tensor([0]))
-        tensor([0.])
-    """
-
-    def __init__(
+    def metric(  # type: ignore[override]
         self,
-        num_positives: int,
-        num_negatives: int,
-        temperature: float = 1.0,
-        surrogate: Surrogate | None = None,
-    ) -> None:
-        super().__init__(num_positives, num_negatives, temperature, surrogate)
+        scores: Any,
+        weight: Any = None,
+        *,
+        max_fpr: float | None = None,
+        min_tpr: float | None = None,
+    ) -> float:
+        """The partial area under the ROC curve over the largest such area, the mean over tasks.
 
-    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """lambda log u."""
-        return self.temperature * (u[:, 0].log() + log_scale)
+        Args:
+            scores: (N,) or (N, T).
+            weight: (N,), how much each sample counts.
+            max_fpr: instead of the one that the objective was built with.
+            min_tpr: instead of the one that the objective was built with.
+        """
+        curve = partial_area(*self._rates(max_fpr, min_tpr))
+        return mean_over_tasks(scores, self.labels, weight, curve)
 
-
-class TwoWayPartialAUC(_HardNegatives):
-    """Soft maxima over negatives and over positives: emphasizes low false-positive and high
-    true-positive rates.
-
-        u = mean exp(l(h(x-) - h(x_i)) / lambda_2),  f(u) = u^(lambda_2 / lambda_1).
-
-    lambda_1 times the logarithm of F is the two-way partial AUC risk. Beyond exp(``cap``), f
-    continues along its tangent in log u, which keeps it finite for any score.
-
-    Block i is the i-th positive.
-
-    Args:
-        num_positives: m.
-        num_negatives: n.
-        positive_temperature: lambda_1.
-        negative_temperature: lambda_2.
-        surrogate: l, non-negative.
-        cap: the exponent from which f continues along its tangent.
-
-    Examples:
-        >>> objective = TwoWayPartialAUC(3, num_negatives=10, positive_temperature=0.5)
-        >>> objective.outer(torch.full((1, 1), 3.0), torch.tensor([0])).round(decimals=4)
-        tensor([9.])
-    """
-
-    def __init__(
-        self,
-        num_positives: int,
-        num_negatives: int,
-        positive_temperature: float = 1.0,
-        negative_temperature: float = 1.0,
-        surrogate: Surrogate | None = None,
-        cap: float = 20.0,
-    ) -> None:
-        super().__init__(num_positives, num_negatives, negative_temperature, surrogate)
-        check_positive(positive_temperature=positive_temperature, cap=cap)
-        self.positive_temperature = positive_temperature
-        self.cap = cap
-
-    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """A power of u, through its logarithm."""
-        ratio = self.temperature / self.positive_temperature
-        return exp_then_linear(ratio * (u[:, 0].log() + log_scale), self.cap)
+    def _rates(self, max_fpr: float | None, min_tpr: float | None) -> tuple[float, float]:
+        if max_fpr is None and min_tpr is None:
+            max_fpr, min_tpr = self.max_fpr, self.min_tpr
+        return 1.0 if max_fpr is None else max_fpr, 0.0 if min_tpr is None else min_tpr

@@ -6,14 +6,14 @@ from typing import Any
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
+from fcco.objectives.grouped import GroupObjective
 from fcco.problem.batches import GroupBatch
-from fcco.problem.objective import Objective
 from fcco.problem.probe import Probe
 
 __all__ = ["ConstraintPenalty"]
 
 
-class ConstraintPenalty(Objective):
+class ConstraintPenalty(GroupObjective):
     """u = c_i(w), f(u) = (rho/2) max(u, 0)^2, for constraints c_i(w) <= 0 that are expectations.
 
     The function to minimize under the constraints is the ordinary ``loss`` of the probe:
@@ -23,14 +23,16 @@ class ConstraintPenalty(Objective):
     Block i is constraint i.
 
     Args:
-        num_constraints: m.
+        constraints: (N,), whole numbers: the constraint that each sample belongs to.
+        targets: (N, ...), what belongs to each sample, or None.
         constraint: (outputs, targets, block of each sample) to one number per sample; the mean
             over the samples of block i is c_i.
         penalty: rho.
 
     Examples:
         >>> import torch
-        >>> objective = ConstraintPenalty(2, lambda outputs, targets, block: outputs[:, 0] - 0.5)
+        >>> objective = ConstraintPenalty(torch.tensor([0, 1, 0]),
+        ...                               constraint=lambda h, targets, block: h[:, 0] - 0.5)
         >>> objective.outer(torch.tensor([[2.0], [-1.0]]), torch.tensor([0, 1]))
         tensor([2., 0.])
     """
@@ -39,14 +41,16 @@ class ConstraintPenalty(Objective):
 
     def __init__(
         self,
-        num_constraints: int,
+        constraints: Any,
+        targets: Any = None,
+        *,
         constraint: Callable[[Any, Tensor | None, Tensor], Tensor],
         penalty: float = 1.0,
     ) -> None:
-        check_positive(num_constraints=num_constraints, penalty=penalty)
-        self.num_blocks = num_constraints
+        check_positive(penalty=penalty)
         self.constraint = constraint
         self.penalty = penalty
+        self._build(constraints, targets)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """The mean of the constraint over each block's samples."""

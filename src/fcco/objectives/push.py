@@ -1,85 +1,89 @@
 """p-norm push: one block per negative; those that rank highest are pushed down most."""
 
-from typing import Any, Self
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from fcco.objectives.domains import check_positive
-from fcco.objectives.scores import differences, summed, weighed
+from fcco.objectives.pairs import Term
+from fcco.objectives.ranked import RankedObjective
+from fcco.objectives.sampling import summed, weighed
+from fcco.objectives.score import pair_scores
 from fcco.objectives.surrogates import Logistic, Surrogate
-from fcco.objectives.whole import pair_means
-from fcco.problem.batches import AnchorBatch, PairBatch
-from fcco.problem.objective import Objective
+from fcco.problem.batches import PairBatch
 from fcco.problem.probe import Probe
 
 __all__ = ["PNormPush"]
 
 
-class PNormPush(Objective):
-    """u = mean over positives of l(h(x_i) - h(x+)), f(u) = u^p.
+class PNormPush(RankedObjective):
+    """The negatives that rank highest are pushed down hardest.
 
-    With p = 2 the slope is linear and ``FreshPair`` applies.
+        F = (1/m) sum_{negatives i} u_i^p,    u_i = (1/n) sum_{positives j} l(h_i - h_j),
 
-    Block i is the i-th negative.
+    averaged over the tasks that have a positive and a negative. With p = 2 the slope is linear and
+    ``FreshPair`` applies.
+
+    Block i is the i-th negative, task by task.
 
     Args:
-        num_negatives: m.
+        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing.
         power: p, at least 1.
-        surrogate: l, non-negative: ``Logistic`` or ``Exponential``.
-        paired: report the second half of the positives as ``Probe.pair``; it is independent if
-            they are drawn with replacement.
+        surrogate: l, non-negative; ``Logistic()`` if None.
+        paired: report the second half of the drawn positives as ``Probe.pair``; it is independent
+            if they are drawn with replacement.
 
     Examples:
-        >>> import torch
-        >>> PNormPush(5, power=3.0).outer(torch.tensor([[2.0]]), torch.tensor([0]))
+        >>> objective = PNormPush(torch.tensor([1, 0]), power=3.0)
+        >>> objective.outer(torch.tensor([[2.0]]), torch.tensor([0]))
         tensor([8.])
+        >>> objective.exact(torch.zeros(2))
+        tensor(1.)
     """
 
     inner_dim = 1
+    sign = -1.0
 
     def __init__(
         self,
-        num_negatives: int,
-        power: float = 2.0,
-        surrogate: Surrogate | None = None,
+        labels: Any,
         *,
+        power: float = 4.0,
+        surrogate: Surrogate | None = None,
         paired: bool = False,
     ) -> None:
-        check_positive(num_negatives=num_negatives)
-        if not power >= 1:
+        if not 1 <= power < float("inf"):
             raise ValueError(f"power must be at least 1, got {power}")
-        self.num_blocks = num_negatives
         self.power = power
         self.paired = paired
         self.surrogate = Logistic() if surrogate is None else surrogate
+        self._build(labels)
 
-    def inner(self, model: Any, batch: AnchorBatch) -> Probe:
+    def _build(self, labels: Any) -> None:  # type: ignore[override]
+        self._set_ranks(labels, negatives=True, compare_all=False)
+
+    def _term(self) -> Term:
+        return Term(self.surrogate)
+
+    def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
+        return (sums[..., 0] * scale.exp() / partners).pow(self.power)
+
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over the sampled positives."""
-        costs = self.surrogate(-differences(model, batch))  # the anchor is the one to push down
-        terms = weighed(costs, batch)
+        partners, anchor = pair_scores(model, batch, self.num_tasks)
+        terms = weighed(self.surrogate(anchor - partners), batch.weights)
         if not self.paired:
             values, noise = summed(terms, batch)
             return Probe(batch.blocks, values, batch.samples, noise=noise)
-        half = terms.shape[1] // 2
-        if half < 1 or 2 * half != terms.shape[1]:
+        half = terms.shape[2] // 2
+        if half < 1 or 2 * half != terms.shape[2]:
             raise ValueError("paired=True needs an even number of positives")
-        value, pair = (2 * part.sum(1, keepdim=True) for part in terms.split(half, dim=1))
+        value, pair = (2 * part.sum(2).T for part in terms.split(half, dim=2))
         return Probe(batch.blocks, value, samples=half, pair=pair)
-
-    def inner_of_all(self, batch: Any) -> Probe | None:
-        """The mean over all positives, without all pairs if the surrogate allows that."""
-        if not isinstance(batch, PairBatch) or batch.labels is not None:
-            return None
-        means = pair_means(self.surrogate, batch, flipped=True)
-        return None if means is None else Probe(batch.blocks, means, samples=len(batch.partners))
-
-    def on(self, data: Any) -> Self:
-        """With the negatives of ``data``."""
-        return self._with(num_blocks=data.num_blocks)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """u^p."""
-        return u[:, 0].pow(self.power)
+        return self._outer(u, torch.zeros_like(u[:, 0]), blocks)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Costs are not negative."""

@@ -1,4 +1,4 @@
-"""What a data set hands to an objective: samples, and the part each of them plays."""
+"""Batches: the samples of one forward pass, and the part that each of them plays."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -8,16 +8,12 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "AnchorBatch",
     "Batch",
     "EmptyBatch",
     "GroupBatch",
-    "LabelBatch",
     "NoBlocks",
     "PairBatch",
     "PointBatch",
-    "RiskBatch",
-    "TaskBatch",
     "ViewBatch",
     "each",
     "leaves",
@@ -25,7 +21,7 @@ __all__ = [
 
 
 def each(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A tensor changed, or all tensors in nested tuples, lists and dicts.
+    """Change a tensor, or all tensors in nested tuples, lists and dicts.
 
     Objects that know how to move themselves (``to``) are changed as a whole.
 
@@ -45,7 +41,7 @@ def each(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def leaves(tree: Any) -> Iterator[Tensor]:
-    """The tensors in nested tuples, lists and dicts.
+    """Iterate over the tensors in nested tuples, lists and dicts.
 
     Examples:
         >>> [leaf.shape[0] for leaf in leaves((torch.zeros(2), {"x": torch.zeros(3)}))]
@@ -64,29 +60,38 @@ class Batch:
 
     Args:
         blocks: (B1,), the probed blocks.
-        inputs: samples along the first dimension, a tensor, or several in a tuple or a dict. As
-            drawn these are positions in a data set, which its ``collate`` replaces by the samples
-            themselves.
+        inputs: samples along the first dimension: a tensor, or several in a tuple or a dict. An
+            objective draws their positions in the training set; ``filled`` puts the samples there.
     """
 
     blocks: Tensor
     inputs: Any
 
     def __len__(self) -> int:
-        """The number of blocks; 0 of an ``EmptyBatch``."""
+        """The number of blocks; 0 for an ``EmptyBatch``."""
         return len(self.blocks)
+
+    def filled(self, inputs: Any) -> Self:
+        """The same batch with samples instead of positions, on the device of the samples.
+
+        Weights, which are drawn in float64, take the precision of the samples, but at least
+        float32.
+        """
+        batch, dtype = replace(self, inputs=inputs), torch.float32
+        for part in leaves(inputs):
+            if part.device != batch.blocks.device:
+                batch = batch.to(part.device)
+            if part.is_floating_point():
+                dtype = torch.promote_types(dtype, part.dtype)
+        weights = getattr(batch, "weights", None)
+        return batch if weights is None else replace(batch, weights=weights.to(dtype))  # type: ignore[call-arg]
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on ``device``."""
         return self._each(lambda tensor: tensor.to(device))
 
-    def with_weights(self, dtype: torch.dtype) -> Self:
-        """The same batch, its ``weights`` and ``scale`` in ``dtype``."""
-        names = [name for name in ("weights", "scale") if getattr(self, name, None) is not None]
-        return replace(self, **{name: getattr(self, name).to(dtype) for name in names})
-
     def pin_memory(self) -> Self:
-        """The same batch in pinned memory; a ``DataLoader`` asks for it."""
+        """The same batch in pinned memory; a ``DataLoader`` calls this."""
         return self._each(lambda tensor: tensor.pin_memory())
 
     def _each(self, change: Callable[[Any], Any]) -> Self:
@@ -101,7 +106,7 @@ class NoBlocks(ValueError):
 class EmptyBatch(Batch):
     """Samples of which none belongs to a block: no positive, or no event, among them.
 
-    It has no inputs, and an objective that asks for them is told so.
+    It has no inputs; an objective that asks for them gets a ``NoBlocks`` error.
 
     Examples:
         >>> batch = EmptyBatch().to("cpu")
@@ -123,7 +128,7 @@ class EmptyBatch(Batch):
             "them, or none to compare with): a step skips it, and so does filter(len, loader)"
         )
 
-    def with_weights(self, dtype: torch.dtype) -> Self:
+    def filled(self, inputs: Any) -> Self:
         """Itself."""
         return self
 
@@ -132,73 +137,34 @@ class EmptyBatch(Batch):
 
 
 @dataclass(frozen=True, eq=False)
-class TaskBatch(Batch):
-    """Each task's own samples: B1 * s inputs, s for each task in turn, its positives first.
+class PairBatch(Batch):
+    """Blocks and the partners that each of them is compared with.
+
+    Component r of the inner value of block b is sum_k weights[r, b, k] phi(partner k, anchor b).
 
     Args:
-        positives: how many of the s samples of a task are positives.
+        partners: positions of the partners in ``inputs``: (k,) if all blocks share them, else
+            (B1, k).
+        weights: (R, B1, k), how much each partner counts in each of the R sums of a block.
+        samples: sampled partners behind each value, an int or an int64 tensor (B1,).
+        anchors: (B1,), positions of the anchors in ``inputs``; None if blocks have no anchor.
+        columns: (B1,), the column of the model's output that scores each block.
+        fixed: how many of the last partners are not sampled but always there (the anchor itself).
 
     Examples:
-        >>> TaskBatch(torch.tensor([2]), torch.zeros(4, 64), positives=2).inputs.shape
-        torch.Size([4, 64])
-    """
-
-    positives: int
-
-
-@dataclass(frozen=True, eq=False)
-class LabelBatch(Batch):
-    """Samples that all tasks share, as in a multi-label batch.
-
-    Args:
-        positive: (k, B1), 1 where sample j is a positive of the b-th block, else 0; numbers rather
-            than booleans, which are several times slower to multiply with.
-        negative: (k, B1); where neither is 1, the label is missing.
-        scale: (2, B1), the weight of one positive and of one negative of each task, so that chunks
-            of a data set average to the whole; None: means over the batch.
-
-    Examples:
-        >>> labels = torch.tensor([[True], [False]])
-        >>> LabelBatch(torch.tensor([0]), torch.zeros(2, 3), labels, ~labels).scale is None
-        True
-    """
-
-    positive: Tensor
-    negative: Tensor
-    scale: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class AnchorBatch(Batch):
-    """Anchors, one per block, and the partners each is compared with.
-
-    The inner value of block i is sum_j weights[i, j] phi(partner j, anchor i).
-
-    Args:
-        anchors: (B1,), positions of the anchors in ``inputs``.
-        partners: positions of the partners, (k,) if all anchors share them, else (B1, k).
-        weights: (B1, k) or (k,).
-        samples: partners behind each value, an int or an int64 tensor (B1,).
-        related: (B1, k) booleans, what the objective asks of a pair (same class, say).
-        columns: (B1,), the column of the model's output that scores each block; None: there is
-            one column.
-        sure: how many of the last partners are not sampled but certain (the anchor itself).
-
-    Examples:
-        >>> batch = AnchorBatch(torch.tensor([7]), torch.rand(3, 5), anchors=torch.tensor([0]),
-        ...                     partners=torch.tensor([1, 2]), weights=torch.full((2,), 0.5),
-        ...                     samples=2)
+        >>> batch = PairBatch(torch.tensor([7]), torch.rand(3, 5), partners=torch.tensor([1, 2]),
+        ...                   weights=torch.full((1, 1, 2), 0.5), samples=2,
+        ...                   anchors=torch.tensor([0]))
         >>> batch.to("cpu").partners.tolist()
         [1, 2]
     """
 
-    anchors: Tensor
     partners: Tensor
     weights: Tensor
     samples: int | Tensor
-    related: Tensor | None = None
+    anchors: Tensor | None = None
     columns: Tensor | None = None
-    sure: int = 0
+    fixed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +172,7 @@ class GroupBatch(Batch):
     """Samples that belong to one block each: groups, bags, constraints.
 
     Args:
-        owner: (k,), which of ``blocks`` each sample belongs to, as a position in ``blocks``.
+        owner: (k,), the block of each sample, as a position in ``blocks``.
         counts: (B1,), int64: the samples of each block; at least one.
         targets: what belongs to each sample (a label), or None.
 
@@ -251,61 +217,16 @@ class PointBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class ViewBatch(Batch):
-    """Pairs of views: ``inputs`` is the first view of each, ``second`` the other.
+    """Pairs of views: ``inputs`` is a tuple of all first and all second views.
 
     Args:
-        second: the second views, in the same order.
         anchors: (B1,), which pair each block is about.
-        backward: (B1,) booleans: whether the block looks from the second view to the first.
+        backward: (B1,) booleans: whether the block compares a second view with the first ones.
         partners: (k,), the pairs whose views are compared with.
         weights: (B1, k).
     """
 
-    second: Any
     anchors: Tensor
     backward: Tensor
     partners: Tensor
     weights: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class PairBatch(Batch):
-    """All anchors and partners of a data set, for ``Objective.inner_of_all``: pairs are not listed.
-
-    Args:
-        inputs: the outputs of the model for all N samples.
-        anchors: (m,), positions in ``inputs``.
-        partners: (n,), positions in ``inputs``.
-        own: (m,), how often an anchor's pair with itself counts beyond the ``partners``: 1, 0, or
-            -1 for an anchor among the partners whose pair is left out.
-        labels: (N, tasks) booleans, whether a partner is ``related`` to the anchors of a task.
-        columns: (m,), as for ``AnchorBatch``.
-        classes: (N,): partners of its own class are ``related`` to an anchor.
-    """
-
-    anchors: Tensor
-    partners: Tensor
-    own: Tensor
-    labels: Tensor | None = None
-    columns: Tensor | None = None
-    classes: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class RiskBatch(Batch):
-    """Anchors and their risk sets, which are nested, for ``Objective.inner_of_all``.
-
-    Args:
-        inputs: the outputs of the model for all N samples.
-        anchors: (m,), positions in ``inputs``.
-        order: (n,), positions of the partners, the latest time first.
-        ends: (m,): the partners of anchor i are ``order[:ends[i]]``.
-        tied: (m,), equal numbers for anchors that share a time.
-        shares: (m,), the part of the tied anchors that Efron's correction takes away.
-    """
-
-    anchors: Tensor
-    order: Tensor
-    ends: Tensor
-    tied: Tensor
-    shares: Tensor

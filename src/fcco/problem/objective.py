@@ -2,15 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from copy import copy
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fcco.problem.probe import Probe
 
-__all__ = ["Objective", "same_class", "slope"]
+__all__ = ["Objective", "slope"]
 
 
 class Objective(ABC):
@@ -47,30 +46,6 @@ class Objective(ABC):
             "in the closure itself"
         )
 
-    def inner_of_all(self, batch: Any) -> Probe | None:
-        """The inner values of all blocks at once, for ``fcco.data.exact_value``.
-
-        Define it beside ``inner``, in the same class, where there is a faster way than ``inner`` on
-        all pairs, such as sorting. None: this batch has none.
-
-        Args:
-            batch: a ``PairBatch``, ``RiskBatch`` or ``ViewBatch`` of the model's outputs.
-        """
-        return None
-
-    def on(self, data: Any) -> Self:
-        """The same objective for the blocks of another data set, a validation set, say.
-
-        By default the objective itself: nothing in it depends on the data but ``num_blocks``.
-        """
-        return self
-
-    def _with(self, **changed: Any) -> Self:
-        """A copy with other attributes; parameters are shared."""
-        other = copy(self)
-        vars(other).update(changed)
-        return other
-
     @abstractmethod
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """f_i(u^i) for each row: (k, p) and (k,) to (k,). Row j depends only on row j of u."""
@@ -85,17 +60,6 @@ class Objective(ABC):
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Project each row onto a convex set that holds the range of g_i (default: no bound)."""
         return u
-
-
-def same_class(part: Any, *names: str) -> bool:
-    """Whether one class defines all these methods, so that no subclass replaced only some.
-
-    Examples:
-        >>> same_class(True, "bit_length", "__and__")
-        False
-    """
-    kinds = {next(kind for kind in type(part).__mro__ if name in vars(kind)) for name in names}
-    return len(kinds) == 1
 
 
 def slope(outer: Callable[..., Tensor], u: Tensor, *further: Tensor) -> Tensor:

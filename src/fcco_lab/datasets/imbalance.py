@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from fcco.data.records import Classified
+from fcco_lab.datasets.records import Classified
 
 __all__ = ["binary", "imbalanced"]
 

@@ -1,4 +1,4 @@
-"""Checks of the arguments of data sets; every error names the argument."""
+"""What users give: tensors, labels, positions and numbers, checked; errors name the argument."""
 
 import operator
 from typing import Any

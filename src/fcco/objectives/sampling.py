@@ -1,36 +1,20 @@
-"""From the model's outputs to scores, differences of scores and means of exponentials."""
-
-from collections.abc import Callable
-from typing import Any
+"""Sampled sums: weighted terms, their standard errors, and means of exponentials."""
 
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import AnchorBatch, GroupBatch
+from fcco.problem.batches import GroupBatch, PairBatch
 
 __all__ = [
-    "differences",
     "error_of_means",
     "exponentials",
     "grouped_exponentials",
     "one_vs_rest",
     "scale_of",
-    "scores_of",
     "standard_error",
     "summed",
     "weighed",
-    "widened",
 ]
-
-
-def widened(outputs: Tensor) -> Tensor:
-    """At least float32, which sums over pairs and exponentials need.
-
-    Examples:
-        >>> widened(torch.zeros(1, dtype=torch.bfloat16)).dtype
-        torch.float32
-    """
-    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
 
 def one_vs_rest(logits: Tensor) -> Tensor:
@@ -49,73 +33,33 @@ def one_vs_rest(logits: Tensor) -> Tensor:
     return logits - torch.where(first, rest_of_first, rest)
 
 
-def scores_of(model: Callable[[Tensor], Any], inputs: Tensor) -> Tensor:
-    """One score for each input: the model's output, of shape (N,) or (N, 1).
-
-    Examples:
-        >>> scores_of(lambda x: x.sum(1, keepdim=True), torch.ones(3, 2))
-        tensor([2., 2., 2.])
-    """
-    outputs = model(inputs)
-    if outputs.ndim == 2 and outputs.shape[1] == 1:
-        outputs = outputs.squeeze(1)
-    if outputs.ndim != 1:
-        raise ValueError(
-            f"the model must give one score per sample, got outputs of shape {tuple(outputs.shape)}"
-        )
-    return widened(outputs)
-
-
-def differences(model: Callable[[Tensor], Any], batch: AnchorBatch) -> Tensor:
-    """h(partner j) - h(anchor i), of shape (B1, k), from one forward pass.
-
-    Examples:
-        >>> batch = AnchorBatch(torch.tensor([0]), torch.tensor([[1.0], [5.0]]),
-        ...     anchors=torch.tensor([0]), partners=torch.tensor([1]),
-        ...     weights=torch.ones(1), samples=1)
-        >>> differences(lambda x: x, batch)
-        tensor([[4.]])
-    """
-    if batch.columns is None:
-        scores = scores_of(model, batch.inputs)
-        return scores[batch.partners] - scores[batch.anchors].unsqueeze(1)
-    scores = widened(model(batch.inputs))
-    anchor = scores[batch.anchors, batch.columns].unsqueeze(1)
-    if batch.partners.ndim == 1:
-        return scores[batch.partners][:, batch.columns].T - anchor
-    return scores[batch.partners, batch.columns.unsqueeze(1)] - anchor
-
-
-def weighed(costs: Tensor, batch: AnchorBatch) -> Tensor:
+def weighed(costs: Tensor, weights: Tensor) -> Tensor:
     """The cost of each pair times its weight; a pair of weight 0 gives 0 for any cost.
 
     Examples:
-        >>> batch = AnchorBatch(torch.tensor([0]), torch.zeros(2), anchors=torch.tensor([0]),
-        ...     partners=torch.tensor([0, 1]), weights=torch.tensor([0.0, 0.5]), samples=2)
-        >>> weighed(torch.tensor([[torch.inf, 4.0]]), batch)
+        >>> weighed(torch.tensor([[torch.inf, 4.0]]), torch.tensor([[0.0, 0.5]]))
         tensor([[0., 2.]])
     """
-    weights = batch.weights.to(costs.dtype)
+    weights = weights.to(costs.dtype)
     return costs.masked_fill(weights == 0, 0) * weights
 
 
-def summed(terms: Tensor, batch: AnchorBatch) -> tuple[Tensor, Tensor | None]:
-    """The sum of each row's terms, and its standard error: ``Probe.values`` and ``Probe.noise``.
+def summed(terms: Tensor, batch: PairBatch) -> tuple[Tensor, Tensor]:
+    """The sums of each block's terms and their standard errors: values and noise of a ``Probe``.
 
     Args:
-        terms: (B1, k) or (B1, k, p), weighted: their sum is the inner value.
+        terms: (R, B1, k), weighted.
         batch: says how many of them were sampled.
 
     Examples:
-        >>> batch = AnchorBatch(torch.tensor([0]), torch.zeros(2), anchors=torch.tensor([0]),
-        ...     partners=torch.tensor([0, 1]), weights=torch.ones(2), samples=2)
-        >>> summed(torch.tensor([[1.0, 3.0]]), batch)
+        >>> batch = PairBatch(torch.tensor([0]), torch.zeros(2), partners=torch.tensor([0, 1]),
+        ...     weights=torch.ones(1, 1, 2), samples=2)
+        >>> summed(torch.tensor([[[1.0, 3.0]]]), batch)
         (tensor([[4.]]), tensor([[2.]]))
     """
-    values = terms.sum(1)
-    sampled = terms.detach()[:, : terms.shape[1] - batch.sure]
-    noise = standard_error(sampled, batch.samples)
-    return (values.unsqueeze(1), noise.unsqueeze(1)) if values.ndim == 1 else (values, noise)
+    terms = terms.permute(1, 2, 0)
+    sampled = terms.detach()[:, : terms.shape[1] - batch.fixed]
+    return terms.sum(1), standard_error(sampled, batch.samples)
 
 
 def standard_error(terms: Tensor, samples: int | Tensor) -> Tensor:

@@ -1,0 +1,421 @@
+"""Losses that remember one score per sample, so that a batch is compared with all samples."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.losses.attach import apart, attach
+from fcco.losses.batch import read_batch
+from fcco.losses.criterion import Criterion
+from fcco.objectives import (
+    AUC,
+    DRO,
+    NDCG,
+    AveragePrecision,
+    Cox,
+    CVaR,
+    ListNet,
+    PartialAUC,
+    PNormPush,
+    ScoreObjective,
+    Surrogate,
+)
+from fcco.objectives.running import Change, RunningSums, Update
+from fcco.objectives.score import read_weight
+
+__all__ = [
+    "APLoss",
+    "AUCLoss",
+    "CVaRLoss",
+    "CoxLoss",
+    "DROLoss",
+    "ListNetLoss",
+    "NDCGLoss",
+    "PartialAUCLoss",
+    "PushLoss",
+    "ScoreLoss",
+]
+
+
+class ScoreLoss(Criterion):
+    """F(h_1, ..., h_N) of the last known scores of all samples, one fresh batch at a time.
+
+    ``forward`` writes the batch's scores into the table and returns a scalar with
+
+        value F(table),    gradient (N/B) sum_{k in batch} dF/dh_k(table) grad h_k,
+
+    whose mean over uniformly drawn batches is the gradient of F if all scores are fresh. N counts
+    the samples seen so far, and F is that of these samples: 0 as long as it is not defined.
+
+    In ``eval()`` and under ``no_grad`` nothing is written: the value is F with the batch's scores
+    in place of the remembered ones.
+
+    Under ``torch.distributed`` the batch is that of all ranks together.
+
+    F and its slopes come from ``objective.exact`` of the whole table, or, where that takes longer,
+    from running sums that the objective offers; both are the same.
+
+    Args:
+        objective: a function of one score per sample (and task), built from labels.
+        sample_weight: (N,), how much each sample counts in F; None: all count alike.
+
+    Examples:
+        >>> from fcco.objectives import Cox
+        >>> objective = Cox(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]))
+        >>> criterion = ScoreLoss(objective)
+        >>> for sample in range(3):  # batches of one
+        ...     score = torch.zeros(1, requires_grad=True)
+        ...     loss = criterion(score, torch.tensor([sample]))
+        >>> loss.detach()  # (log 3 + log 1) / 2
+        tensor(0.5493)
+    """
+
+    _table = "scores"
+
+    objective: ScoreObjective
+    scores: Tensor
+    """(N, T), the last score of every sample; 0 where none was seen."""
+    seen: Tensor
+    """(N,), which samples have a score."""
+    num_seen: Tensor
+    """How many have."""
+    sample_weight: Tensor | None
+    sums: RunningSums | None
+
+    def __init__(self, objective: ScoreObjective, *, sample_weight: Any = None) -> None:
+        if not isinstance(objective, ScoreObjective):
+            raise TypeError(
+                f"objective must be a function of scores (a ScoreObjective), got "
+                f"{type(objective).__name__}: TableLoss takes any objective"
+            )
+        super().__init__(objective)
+        # Not a submodule: a threshold that only an optimizer learns is no parameter of the loss.
+        self.__dict__["objective"] = objective
+        shape = objective.num_samples, objective.num_tasks
+        dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
+        self.register_buffer("scores", torch.zeros(shape, dtype=dtype))
+        self.register_buffer("seen", torch.zeros(shape[0], dtype=torch.bool))
+        self.register_buffer("num_seen", torch.zeros((), dtype=torch.int64))
+        weight = None if sample_weight is None else read_weight(sample_weight, shape[0])
+        self.register_buffer("sample_weight", weight, persistent=False)
+        self.sums = objective.running_sums() if weight is None else None
+
+    def exact(self, scores: Tensor) -> Tensor:
+        """F of all N scores, differentiable: for L-BFGS, or the objective at the end of a run."""
+        return self.objective.exact(scores, self.sample_weight)
+
+    def forward(self, scores: Tensor, index: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            scores: (B,), (B, 1) or (B, T), the model's outputs.
+            index: (B,), which samples of the training set these are.
+            weight: (B,), 1 / (N probability) of each draw, if samples are not drawn uniformly;
+                then a sample that comes twice counts twice.
+        """
+        batch = read_batch(
+            scores.to(self.scores.device) if isinstance(scores, Tensor) else scores,
+            index,
+            weight,
+            num_samples=len(self.scores),
+            num_tasks=self.scores.shape[1],
+            ranks=self._together(),
+        )
+        change = Change(
+            batch.index,
+            batch.scores.detach().to(self.scores.dtype),
+            self.scores,
+            self.seen,
+            int(self.num_seen + (~self.seen[batch.index]).sum()),
+            slopes=torch.is_grad_enabled() and batch.scores.requires_grad,
+            writes=self._writes,
+        )
+        try:
+            with apart(self.scores.device):
+                update = self._updated(change)
+                value, slope = update.value.to(batch.scores.dtype), update.slope
+                if slope is not None:
+                    share = change.count * batch.share
+                    slope = (slope * share.unsqueeze(1)).to(value.dtype)
+                self._check(change, value, slope)
+                if change.writes:
+                    self.scores[change.index] = change.scores
+                    self.seen[change.index] = True
+                    self.num_seen.fill_(change.count)
+                    if self.sums is not None:
+                        self.sums.write(update.writes)
+        except BaseException:
+            if self.sums is not None:
+                self.sums.forget()
+            raise
+        return value if slope is None else attach(value, batch.scores, slope)
+
+    def refresh(self, scores: Tensor, index: Tensor | None = None) -> None:
+        """Write scores without asking for a gradient, in eval mode and under ``no_grad`` too.
+
+        A pass over the training set with the weights of today ends all staleness, for example
+        before training goes on with a larger step size or with other weights. Under
+        ``torch.distributed`` all ranks must call it.
+
+        Args:
+            scores: as in ``forward``.
+            index: (B,), of which samples; None: of all, in their order.
+        """
+        everyone = torch.arange(len(self.scores), device=self.scores.device)
+        training, self.training = self.training, True
+        try:
+            with torch.enable_grad():
+                self.forward(scores.detach(), everyone if index is None else index)
+        finally:
+            self.training = training
+
+    def _updated(self, change: Change) -> Update:
+        """F and dF/dh of the batch: by running sums where these can, else from the whole table."""
+        if self.sums is not None:
+            self.sums.prepare(self.scores, self.seen)
+            update = self.sums.update(change)
+            if update is not None:
+                return update
+        weight = self.sample_weight
+        if not change.all_seen:
+            seen = change.seen.double()
+            weight = seen if weight is None else seen * weight
+        with torch.enable_grad():
+            h = change.table.double().requires_grad_(change.slopes)
+            value = self.objective._value(h, weight)
+        if not change.slopes:
+            return Update(value.detach(), None)
+        (slope,) = torch.autograd.grad(value, h)
+        return Update(value.detach(), slope[change.index])
+
+    def _check(self, change: Change, value: Tensor, slope: Tensor | None) -> None:
+        finite = value.isfinite() & change.scores.isfinite().all()
+        if slope is not None:
+            finite &= slope.isfinite().all()
+        if not finite:
+            size = change.scores.abs().amax(1)
+            raise FloatingPointError(
+                f"the loss is {value.item()}, or its gradient is not finite, with the scores of "
+                f"this batch; that of sample {change.index[size.argmax()].item()} is the largest, "
+                f"{size.max().item():.3g} in size: the step size may be too large"
+            )
+
+    def extra_repr(self) -> str:
+        """The objective, and the size of the table."""
+        samples, tasks = self.scores.shape
+        text = f"{type(self.objective).__name__}, num_samples={samples}"
+        return text + (f", num_tasks={tasks}" if tasks > 1 else "")
+
+
+class CoxLoss(ScoreLoss):
+    """Cox's negative log partial likelihood: ``ScoreLoss(objectives.Cox(times, events))``.
+
+    A step costs O(N): one cumulative sum in the order of the times.
+
+    Args:
+        times: (N,), of the event or of the censoring.
+        events: (N,), whether the event was seen.
+        ties: "efron" or "breslow".
+
+    Examples:
+        >>> criterion = CoxLoss(torch.tensor([2.0, 2.0]), torch.tensor([True, True]))
+        >>> criterion(torch.zeros(2), torch.tensor([0, 1]))  # (log 2 + log 1) / 2
+        tensor(0.3466)
+    """
+
+    def __init__(self, times: Any, events: Any, *, ties: str = "efron") -> None:
+        super().__init__(Cox(times, events, ties=ties))
+
+
+class AUCLoss(ScoreLoss):
+    """A smooth, bounded form of 1 - AUC: ``ScoreLoss(objectives.AUC(labels))``.
+
+    Args:
+        labels: (N,) or (N, tasks), 1 or 0; -1 or NaN where missing.
+        temperature: T; towards 0 the worst pairs alone count.
+
+    Examples:
+        >>> criterion = AUCLoss(torch.tensor([1, 0]))
+        >>> criterion(torch.zeros(2), torch.tensor([0, 1]))  # log 2
+        tensor(0.6931)
+    """
+
+    def __init__(self, labels: Any, *, temperature: float = 1.0) -> None:
+        super().__init__(AUC(labels, temperature=temperature))
+
+
+class APLoss(ScoreLoss):
+    """Minus the average precision: ``ScoreLoss(objectives.AveragePrecision(labels))``.
+
+    A step costs O(B (m + N)) for m positives.
+
+    Args:
+        labels: (N,) or (N, tasks), 1 or 0; -1 or NaN where missing.
+        surrogate: l, in place of the step function; ``Sigmoid()`` if None.
+
+    Examples:
+        >>> criterion = APLoss(torch.tensor([1, 0]))
+        >>> criterion(torch.tensor([9.0, -9.0]), torch.tensor([0, 1]))
+        tensor(-1.0000)
+    """
+
+    def __init__(self, labels: Any, *, surrogate: Surrogate | None = None) -> None:
+        super().__init__(AveragePrecision(labels, surrogate=surrogate))
+
+
+class PartialAUCLoss(ScoreLoss):
+    """Partial AUC, one-way or two-way: ``ScoreLoss(objectives.PartialAUC(labels, ...))``.
+
+    A small temperature makes the risk steep: it rests on few samples, and a stale table may name
+    the wrong ones. Use small steps, as for single samples.
+
+    Args:
+        labels: (N,) or (N, tasks), 1 or 0; -1 or NaN where missing.
+        temperature: towards 0 only the hardest negative of each positive counts.
+        two_way: the temperature of a soft maximum over the positives; None: one-way.
+        max_fpr: the false positive rate up to which ``objective.metric`` counts.
+        min_tpr: the true positive rate from which ``objective.metric`` counts; given alone, the
+            roles are swapped: each negative is compared with the lowest positives.
+        surrogate: l, non-negative; ``SquaredHinge()`` if None.
+
+    Examples:
+        >>> criterion = PartialAUCLoss(torch.tensor([1, 0, 0]), temperature=0.1)
+        >>> criterion(torch.tensor([0.0, 0.0, -5.0]), torch.arange(3))  # 1 + 0.1 log(1/2)
+        tensor(0.9307)
+    """
+
+    def __init__(
+        self,
+        labels: Any,
+        *,
+        temperature: float,
+        two_way: float | None = None,
+        max_fpr: float | None = None,
+        min_tpr: float | None = None,
+        surrogate: Surrogate | None = None,
+    ) -> None:
+        objective = PartialAUC(
+            labels,
+            temperature=temperature,
+            two_way=two_way,
+            max_fpr=max_fpr,
+            min_tpr=min_tpr,
+            surrogate=surrogate,
+        )
+        super().__init__(objective)
+
+
+class PushLoss(ScoreLoss):
+    """The p-norm push: ``ScoreLoss(objectives.PNormPush(labels))``.
+
+    Args:
+        labels: (N,) or (N, tasks), 1 or 0; -1 or NaN where missing.
+        power: p, at least 1.
+        surrogate: l, non-negative; ``Logistic()`` if None.
+
+    Examples:
+        >>> criterion = PushLoss(torch.tensor([1, 0]), power=3.0)
+        >>> criterion(torch.zeros(2), torch.tensor([0, 1]))
+        tensor(1.)
+    """
+
+    def __init__(
+        self, labels: Any, *, power: float = 4.0, surrogate: Surrogate | None = None
+    ) -> None:
+        super().__init__(PNormPush(labels, power=power, surrogate=surrogate))
+
+
+class NDCGLoss(ScoreLoss):
+    """Minus NDCG with a smooth rank: ``ScoreLoss(objectives.NDCG(grades, lengths))``.
+
+    A sample is an item; items are numbered list after list. Lists need not come whole: a batch may
+    hold one item.
+
+    Args:
+        grades: (N,), of every item; 0 is irrelevant.
+        lengths: (number of lists,), adding up to N.
+        top_k: K; None: the whole list.
+        surrogate: l, in place of the step; ``SquaredHinge()`` if None.
+        softness: width of the cut at K, in ranks.
+        weights: (number of lists,), how much each list counts in the mean; None: all count alike.
+
+    Examples:
+        >>> criterion = NDCGLoss(torch.tensor([0, 1, 2]), torch.tensor([2, 1]))
+        >>> criterion(torch.tensor([0.0, 2.0, 1.0]), torch.arange(3))  # both in their ideal order
+        tensor(-1.)
+    """
+
+    def __init__(
+        self,
+        grades: Any,
+        lengths: Any,
+        *,
+        top_k: int | None = None,
+        surrogate: Surrogate | None = None,
+        softness: float = 0.5,
+        weights: Any = None,
+    ) -> None:
+        objective = NDCG(
+            grades, lengths, top_k=top_k, surrogate=surrogate, softness=softness, weights=weights
+        )
+        super().__init__(objective)
+
+
+class ListNetLoss(ScoreLoss):
+    """ListNet's cross-entropy: ``ScoreLoss(objectives.ListNet(grades, lengths))``.
+
+    A sample is an item; items are numbered list after list. Lists need not come whole: a batch may
+    hold one item.
+
+    Args:
+        grades: (N,), of every item.
+        lengths: (Q,), adding up to N.
+        weights: (Q,), how much each list counts in the mean; None: all count alike.
+
+    Examples:
+        >>> criterion = ListNetLoss(torch.tensor([1.0, 1.0, 5.0]), torch.tensor([2, 1]))
+        >>> criterion(torch.zeros(3), torch.arange(3))  # (log 2 + log 1) / 2
+        tensor(0.3466)
+    """
+
+    def __init__(self, grades: Any, lengths: Any, *, weights: Any = None) -> None:
+        super().__init__(ListNet(grades, lengths, weights=weights))
+
+
+class DROLoss(ScoreLoss):
+    """A soft maximum of the losses of all samples: ``ScoreLoss(objectives.DRO(num_samples))``.
+
+    The scores are losses, one per sample (``reduction="none"``).
+
+    Args:
+        num_samples: N.
+        temperature: T; towards 0 the largest loss alone counts.
+
+    Examples:
+        >>> criterion = DROLoss(2, temperature=1.0)
+        >>> criterion(torch.tensor([1.0, 1.0]), torch.tensor([0, 1]))
+        tensor(1.)
+    """
+
+    def __init__(self, num_samples: int, *, temperature: float) -> None:
+        super().__init__(DRO(num_samples, temperature=temperature))
+
+
+class CVaRLoss(ScoreLoss):
+    """The mean of the largest losses of all samples: ``ScoreLoss(objectives.CVaR(num_samples))``.
+
+    The scores are losses, one per sample (``reduction="none"``).
+
+    Args:
+        num_samples: N.
+        fraction: the fraction of the samples that counts, in (0, 1].
+
+    Examples:
+        >>> criterion = CVaRLoss(4, fraction=0.5)
+        >>> criterion(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.arange(4))
+        tensor(3.5000)
+    """
+
+    def __init__(self, num_samples: int, *, fraction: float) -> None:
+        super().__init__(CVaR(num_samples, fraction=fraction))

@@ -1,0 +1,91 @@
+"""Blocks that own their samples: groups, bags, constraints."""
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fcco.problem.batches import GroupBatch
+from fcco.problem.draws import draw
+from fcco.problem.given import absent, structure, tensor
+from fcco.problem.sampled import SampledObjective
+
+__all__ = ["GroupObjective"]
+
+
+class GroupObjective(SampledObjective):
+    """Block i is group i; its inner value is a mean over the samples of the group.
+
+    A subclass calls ``_set_groups``.
+    """
+
+    groups: Tensor
+    """(N,), the group of each sample."""
+    targets: Tensor | None
+    """What belongs to each sample, or None."""
+
+    def _set_groups(self, groups: Any, targets: Any = None, *, name: str = "groups") -> None:
+        groups = structure(name, groups, None, kind="whole")
+        if not len(groups):
+            raise ValueError(f"{name} is empty")
+        targets = None if targets is None else tensor("targets", targets)
+        if targets is not None and targets.shape[:1] != groups.shape:
+            raise ValueError(f"{len(groups)} samples have targets of shape {tuple(targets.shape)}")
+        found = groups.unique()
+        if empty := absent(found, int(groups.max()) + 1):
+            raise ValueError(
+                f"{name} {empty} have no sample: number them by "
+                f"{name}.unique(return_inverse=True)[1]"
+            )
+        self.groups, self.targets = groups, targets
+        self.num_samples, self.num_blocks = len(groups), len(found)
+        self.sizes = torch.bincount(groups)
+        self._order = groups.argsort(stable=True)
+        self._starts = self.sizes.cumsum(0) - self.sizes
+
+    def _build(self, *labels: Any) -> None:
+        self._set_groups(*labels)
+
+    def on(self, *labels: Any) -> Self:
+        """The same objective, with its learned parameters, for other samples."""
+        other = copy(self)
+        other._build(*labels)
+        return other
+
+    def check_draw(self, samples: int, *, replacement: bool) -> None:
+        """Without replacement, every group has enough samples."""
+        super().check_draw(samples, replacement=replacement)
+        short = (self.sizes < samples).nonzero().flatten().tolist()
+        if not replacement and short:
+            raise ValueError(
+                f"groups {short[:10]} have fewer than the {samples} samples requested without "
+                "replacement"
+            )
+
+    def draw(
+        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> GroupBatch:
+        """Samples of each group."""
+        place = draw(own, self.sizes[blocks], replacement=replacement)
+        rows = self._order[(self._starts[blocks, None] + place).flatten()]
+        owner = torch.arange(len(blocks)).repeat_interleave(own.shape[1])
+        counts = torch.full((len(blocks),), own.shape[1])
+        return GroupBatch(blocks, rows, owner, counts, self._targets(rows))
+
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """Samples by group; a large group fills several chunks."""
+        return torch.split(self._order, size)
+
+    def chunk(self, span: Tensor) -> GroupBatch:
+        """Some samples and their groups."""
+        blocks, owner, counts = self.groups[span].unique(return_inverse=True, return_counts=True)
+        return GroupBatch(blocks, span, owner, counts, self._targets(span))
+
+    def among(self, index: Tensor) -> GroupBatch:
+        """The samples and their groups."""
+        return self.chunk(index)
+
+    def _targets(self, rows: Tensor) -> Tensor | None:
+        return None if self.targets is None else self.targets[rows.to(self.targets.device)]

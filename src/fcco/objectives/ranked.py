@@ -1,0 +1,168 @@
+"""What average precision, partial AUC and the p-norm push share: pairs of a positive and others."""
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.objectives.anchored import AnchoredObjective
+from fcco.objectives.curves import area, mean_over_tasks
+from fcco.objectives.labels import Labels, read_labels
+from fcco.objectives.pairs import Pairs, PairSums, Term
+from fcco.objectives.running import RunningSums
+from fcco.objectives.structure import Column, Structure
+from fcco.objectives.surrogates import Surrogate
+
+__all__ = ["RankedObjective"]
+
+
+class RankedObjective(AnchoredObjective):
+    """Anchors of one class of a task, compared with samples of the other class, or with all.
+
+    F is the mean over tasks of the mean over anchors of f_i(u_i). Tasks without a positive or
+    without a negative have no anchors and do not count.
+    """
+
+    labels: Labels
+    surrogate: Surrogate
+    sign: float = 1.0
+    """1 if a partner's score should be lower than the anchor's, -1 if it should be higher."""
+    population = -1
+
+    @abstractmethod
+    def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
+        """f_i from sums over exp(scale), with an own pair as 1, and the number of partners."""
+
+    @abstractmethod
+    def _term(self) -> Term:
+        """What a pair adds."""
+
+    def _set_ranks(self, labels: Any, *, negatives: bool, compare_all: bool) -> None:
+        """Derive anchors and ranges.
+
+        Args:
+            labels: as users give them.
+            negatives: whether anchors are the negatives, and partners the positives.
+            compare_all: whether partners are all samples of the task, as a second range.
+        """
+        read = read_labels(labels)
+        self.labels = read
+        self.num_samples, self.num_tasks = read.positive.shape
+        positives, others = read.positive.sum(0), read.negative.sum(0)
+        order = read.order
+        places = torch.empty_like(order).scatter(1, order, torch.arange(len(read.positive)).expand_as(order))  # fmt: skip
+        self.places = places.where((read.positive | read.negative).T, -1)
+        anchor = (read.negative if negatives else read.positive) & read.valid
+        partner = read.positive if negatives else read.negative
+        if compare_all:
+            partner = read.positive | read.negative
+        self.columns, self.anchors = anchor.T.nonzero().unbind(1)
+        self.num_blocks = len(self.anchors)
+        count = positives[self.columns]
+        total = count + others[self.columns]
+        zero = torch.zeros_like(count)
+        if compare_all:  # the positives, and all
+            self.start, self.stop = torch.stack([zero, zero]), torch.stack([count, total])
+        elif negatives:
+            self.start, self.stop = zero.unsqueeze(0), count.unsqueeze(0)
+        else:
+            self.start, self.stop = count.unsqueeze(0), total.unsqueeze(0)
+        self.sizes = (self.stop - self.start)[-1]
+        self.own_pair = compare_all
+        if self.num_tasks == 1:
+            sides = (read.positive, read.negative) if compare_all else (partner,)
+            self.strata = [side[:, 0].nonzero().flatten() for side in sides]
+        else:
+            self.strata = [torch.arange(self.num_samples)]
+        owner = torch.arange(self.num_tasks).expand(self.num_samples, -1)
+        self._pairs = Pairs(
+            anchor,
+            partner,
+            owner,
+            self.num_tasks,
+            term=self._term(),
+            sign=self.sign,
+            own_pair=compare_all,
+            marked=read.positive if compare_all else None,
+        )
+        weights = self._form_weights(None)
+        self._known = Structure(weights=weights)
+        # With one task all blocks count alike, and f_i needs no factor.
+        self._factor = Column(self.num_blocks * weights) if self.num_tasks > 1 else None
+        self._sizes = Column(self.sizes.double())
+
+    def _row_weights(self, weight: Tensor | None) -> Tensor:
+        """(m,), what f_i counts in F, given how much each sample counts; None: all count alike."""
+        if weight is not None:
+            return self._form_weights(weight)
+        known: Tensor = self._known.on(torch.device("cpu")).weights
+        return known
+
+    def _form_weights(self, weight: Tensor | None) -> Tensor:
+        """A mean over the anchors of a task, and a mean over tasks."""
+        device = torch.device("cpu") if weight is None else weight.device
+        s = self._pairs.structure.on(device)
+        tasks = self.num_tasks
+        each = torch.ones(len(s.anchors), dtype=torch.float64, device=device)
+        if weight is not None:
+            each = weight[s.anchors // tasks]
+        zeros = each.new_zeros(tasks)
+        anchors = zeros.index_add(0, s.group, each)
+        # A task counts if it has an anchor and a partner that is none.
+        there = each > 0
+        other = s.is_partner & (s.row < 0)
+        if weight is not None:
+            other = other & (weight > 0).repeat_interleave(tasks)
+        both = zeros.index_add(0, s.group, there.double()) > 0
+        both &= zeros.index_add(0, s.owner, other.double()) > 0
+        total = anchors.where(anchors > 0, 1.0) * both.sum().clamp(min=1)
+        return each * (both / total)[s.group]
+
+    def _outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """f_i of means u over exp(log_scale), as a function of sums with an own pair as 1."""
+        sizes = self._sizes(blocks, u)
+        sums = u.flip(1) * sizes.unsqueeze(1)  # all partners first, as in the running sums
+        if self._pairs.own:
+            sums = sums + self._pairs.own
+        values = self._cost(sums, log_scale, sizes)
+        return values if self._factor is None else values * self._factor(blocks, u)
+
+    def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
+        rows = self._row_weights(weight).to(h.device)
+        if weight is None and not h.requires_grad and self._pairs.term.temperature is None:
+            return self._value_by_sorting(h.cpu(), rows.cpu())
+        return self._pairs.value(h, rows, self._cost, weight) + 0 * h.sum()
+
+    def _value_by_sorting(self, h: Tensor, rows: Tensor) -> Tensor:
+        """The same without forming all pairs, where no gradient is wanted."""
+        s, surrogate = self._pairs.structure.on(h.device), self.surrogate
+        total = h.new_zeros(())
+        for task in range(self.num_tasks):
+            mine = (s.group == task) & (rows != 0)
+            if not mine.any():
+                continue
+            # Relative to the median, differences of scores near 1e6 keep all digits.
+            cells = s.partners[s.partner_starts[task] : s.partner_starts[task + 1]]
+            column = h[:, task] - h[cells // self.num_tasks, task].median()
+            anchors = column[s.anchors[mine] // self.num_tasks]
+            kinds = [cells] if s.marked is None else [cells, cells[s.marked[cells]]]
+            sums = [
+                surrogate.sums(
+                    self.sign * column[kind // self.num_tasks], self.sign * anchors
+                )
+                for kind in kinds
+            ]
+            all_sums = torch.stack(sums, dim=1) + self._pairs.own
+            number = all_sums.new_full((len(anchors),), float(len(cells)))
+            costs = self._cost(all_sums, torch.zeros_like(number), number)
+            total = total + (rows[mine] * costs).sum()
+        return total
+
+    def metric(self, scores: Any, weight: Any = None) -> float:
+        """The area under the ROC curve, the mean over tasks; ties count one half."""
+        return mean_over_tasks(scores, self.labels, weight, area)
+
+    def running_sums(self) -> RunningSums:
+        """u of every anchor, moved by what a batch changes in its pairs."""
+        return PairSums(self)

@@ -1,0 +1,168 @@
+"""Distributionally robust over samples: scores are losses, and there is one block."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fcco.objectives.domains import check_positive
+from fcco.objectives.sampling import exponentials, standard_error, summed
+from fcco.objectives.score import ScoreObjective, pair_scores
+from fcco.problem.batches import PairBatch
+from fcco.problem.draws import draw
+from fcco.problem.given import whole
+from fcco.problem.probe import Probe
+from fcco.problem.scaled import ScaledObjective
+
+__all__ = ["DRO", "CVaR"]
+
+
+class _OneBlock(ScoreObjective):
+    """One block, whose inner value is a mean over all samples."""
+
+    num_blocks = 1
+
+    def _build(self, num_samples: Any) -> None:  # type: ignore[override]
+        self.num_samples = whole("num_samples", num_samples)
+        check_positive(num_samples=self.num_samples)
+
+    def metric(self, scores: Any, weight: Any = None) -> float:
+        """There is none: the objective is the risk itself, see ``exact``."""
+        raise TypeError(f"{type(self).__name__} stands for no metric: use exact(scores)")
+
+    def check_draw(self, samples: int, *, replacement: bool) -> None:
+        """Without replacement, there are enough samples."""
+        super().check_draw(samples, replacement=replacement)
+        if not replacement and samples > self.num_samples:
+            raise ValueError(
+                f"{samples} samples_per_block without replacement, but only {self.num_samples}"
+            )
+
+    def draw(
+        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> PairBatch:
+        """Any samples."""
+        size = torch.tensor([self.num_samples])
+        return self.among(draw(shared[None], size, replacement=replacement)[0])
+
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """Samples in order."""
+        return torch.split(torch.arange(self.num_samples), size)
+
+    def chunk(self, span: Tensor) -> PairBatch:
+        """Some samples."""
+        return self.among(span)
+
+    def among(self, index: Tensor) -> PairBatch:
+        """The mean over the given samples."""
+        weights = torch.full((1, 1, len(index)), 1 / len(index), dtype=torch.float64)
+        partners = torch.arange(len(index))
+        block = torch.zeros(1, dtype=torch.int64)
+        return PairBatch(block, index, partners=partners, weights=weights, samples=len(index))
+
+
+class DRO(_OneBlock, ScaledObjective):
+    """KL-regularized robust risk: a soft maximum of the losses of all samples.
+
+        F = T log((1/N) sum_i exp(l_i / T)).
+
+    As T goes to infinity it approaches their mean, as T goes to 0 the largest loss. Scores are
+    losses, one per sample. The one block has u = mean exp(l / T) and f(u) = T log u.
+
+    Args:
+        num_samples: N.
+        temperature: T.
+
+    Examples:
+        >>> DRO(2, temperature=1.0).exact(torch.tensor([1.0, 1.0]))
+        tensor(1.)
+    """
+
+    inner_dim = 1
+
+    def __init__(self, num_samples: int, *, temperature: float) -> None:
+        check_positive(temperature=temperature)
+        self.temperature = temperature
+        self._build(num_samples)
+        self.inner_size = self.num_samples
+
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
+        """The mean over the sampled losses."""
+        losses, _ = pair_scores(model, batch, 1)
+        terms, scale = exponentials(losses / self.temperature, batch.weights[0])
+        values, noise = summed(terms.unsqueeze(0), batch)
+        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
+
+    def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """T log u."""
+        return self.temperature * (u[:, 0].log() + log_scale)
+
+    def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
+        """u is positive."""
+        return u.clamp(min=torch.finfo(u.dtype).tiny)
+
+    def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
+        exponents = h[:, 0] / self.temperature
+        if weight is None:
+            return self.temperature * (exponents.logsumexp(0) - math.log(len(h)))
+        kept = weight > 0
+        if not kept.any():
+            return 0 * h.sum()
+        logs = (exponents[kept] + weight[kept].log()).logsumexp(0)
+        return self.temperature * (logs - weight.sum().log())
+
+
+class CVaR(nn.Module, _OneBlock):
+    """The mean of the largest losses: those of a fraction of all samples.
+
+        F = min_s s + (1/N) sum_i max(l_i - s, 0) / fraction.
+
+    Scores are losses, one per sample. ``exact`` and ``fcco.losses.CVaRLoss`` minimize over the
+    threshold s. For an optimizer s is a parameter: pass ``objective.parameters()`` to it too, and
+    save ``objective.state_dict()`` in checkpoints. The one block has u = (mean max(l - s, 0), s)
+    and f(u) = u_2 + u_1 / fraction.
+
+    Args:
+        num_samples: N.
+        fraction: the fraction of the samples that counts, in (0, 1].
+
+    Examples:
+        >>> CVaR(4, fraction=0.5).exact(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+        tensor(3.5000)
+    """
+
+    inner_dim = 2
+
+    def __init__(self, num_samples: int, *, fraction: float) -> None:
+        super().__init__()
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fraction must lie in (0, 1], got {fraction}")
+        self.fraction = fraction
+        self.threshold = nn.Parameter(torch.zeros(()))
+        self._build(num_samples)
+
+    def inner(self, model: Any, batch: PairBatch) -> Probe:
+        """The mean excess of the sampled losses over the threshold, and the threshold."""
+        losses, _ = pair_scores(model, batch, 1)
+        threshold = self.threshold.to(losses.dtype)
+        terms = batch.weights[0].to(losses.dtype) * (losses - threshold).clamp(min=0)
+        values = torch.stack([terms.sum(1), threshold.expand(1)], dim=1)
+        noise = standard_error(terms.detach(), batch.samples)
+        noise = torch.stack([noise, torch.zeros_like(noise)], dim=1)
+        return Probe(batch.blocks, values, batch.samples, noise=noise)
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """The threshold and the excess over it."""
+        return u[:, 1] + u[:, 0] / self.fraction
+
+    def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
+        losses, order = h[:, 0].sort(descending=True)
+        w = torch.ones_like(losses) if weight is None else weight[order]
+        total = self.fraction * w.sum()
+        if not total > 0:
+            return 0 * h.sum()
+        # The largest losses count whole until the fraction is full, the next one in part.
+        part = (total - (w.cumsum(0) - w)).clamp(min=0)
+        return (torch.minimum(part, w) * losses).sum() / total

@@ -1,0 +1,178 @@
+"""Objectives that are functions of one score per sample, or of one per sample and task."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor
+
+from fcco.problem.batches import PairBatch
+from fcco.problem.given import tensor
+from fcco.problem.sampled import SampledObjective
+
+if TYPE_CHECKING:
+    from fcco.objectives.running import RunningSums
+
+__all__ = ["ScoreObjective", "pair_scores", "read_scores", "widened"]
+
+
+class ScoreObjective(SampledObjective):
+    """F(h) of the scores h of all N samples, built from what is known of these samples.
+
+    Scores have the shape (N,), (N, 1) or (N, T) for T tasks, in the order of the samples. A
+    subclass defines ``_build`` (blocks from labels), ``_value`` (F of all scores), ``metric`` and
+    what an ``Objective`` needs: ``inner`` and ``outer``.
+    """
+
+    num_tasks: int = 1
+    """T, the scores of each sample."""
+
+    @abstractmethod
+    def _build(self, *labels: Any) -> None:
+        """Derive all blocks from labels; settings are attributes already."""
+
+    @abstractmethod
+    def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
+        """F of scores (N, T) and weights (N,) in float64; 0 if no block can be compared."""
+
+    @abstractmethod
+    def metric(self, scores: Any, weight: Any = None) -> float:
+        """The metric that F stands for; larger is better."""
+
+    def exact(self, scores: Any, weight: Any = None) -> Tensor:
+        """F of all N scores, differentiable: for L-BFGS, for Newton, or to monitor a run.
+
+        It is computed in float64 and returned in the precision of the scores, at least float32.
+
+        Args:
+            scores: (N,), (N, 1) or (N, T).
+            weight: (N,), how much each sample counts; None: all count alike. A sample of weight 0
+                is absent, from every count too.
+        """
+        h = read_scores(scores, self.num_samples, self.num_tasks)
+        weights = None if weight is None else read_weight(weight, self.num_samples).to(h.device)
+        with torch.autocast(h.device.type, enabled=False):
+            return self._value(h.double(), weights).to(h.dtype)
+
+    def on(self, *labels: Any) -> Self:
+        """The same objective for other samples: a validation set, say.
+
+        Settings and learned parameters are shared. Arguments are those that the constructor takes
+        by position.
+        """
+        other = copy(self)
+        for name in list(vars(other)):  # what was derived from the labels of this one
+            if isinstance(getattr(type(other), name, None), cached_property):
+                del vars(other)[name]
+        other._build(*labels)
+        return other
+
+    def running_sums(self) -> "RunningSums | None":
+        """Sums that make a step of ``ScoreLoss`` cheaper than ``exact`` of all scores.
+
+        None: there are none, and the loss calls ``exact`` in every step.
+        """
+        return None
+
+
+def widened(outputs: Tensor) -> Tensor:
+    """At least float32, which sums over pairs and exponentials need.
+
+    Examples:
+        >>> widened(torch.zeros(1, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+
+def read_scores(given: Any, count: int, num_tasks: int, name: str = "scores") -> Tensor:
+    """Scores as (N, T), checked, in at least float32.
+
+    Examples:
+        >>> read_scores(torch.zeros(3), 3, 1).shape
+        torch.Size([3, 1])
+    """
+    if not isinstance(given, Tensor) or not given.is_floating_point():
+        kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
+        raise ValueError(f"{name} must be a tensor of floats, got {kind}")
+    scores = given.unsqueeze(1) if given.ndim == 1 and num_tasks == 1 else given
+    if scores.shape != (count, num_tasks):
+        wanted = f"({count},) or ({count}, 1)" if num_tasks == 1 else f"({count}, {num_tasks})"
+        raise ValueError(f"{name} must have shape {wanted}, got {tuple(given.shape)}")
+    lost = (~scores.detach().isfinite()).any(1)
+    if lost.any():
+        samples = lost.nonzero().flatten()[:10].tolist()
+        raise FloatingPointError(f"{name} of samples {samples} are not finite")
+    return widened(scores)
+
+
+def read_weight(given: Any, count: int) -> Tensor:
+    """Weights (N,) in float64, checked: finite and not negative.
+
+    Examples:
+        >>> read_weight([1, 0], 2)
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    weight = tensor("weight", given).detach().double()
+    if weight.shape != (count,):
+        raise ValueError(f"weight must have shape ({count},), got {tuple(weight.shape)}")
+    wrong = ~((weight >= 0) & weight.isfinite())
+    if wrong.any():
+        place = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"weight must be finite and not negative, got {weight[place].item()} at {place}"
+        )
+    return weight
+
+
+def pair_scores(
+    model: Callable[[Any], Tensor], batch: PairBatch, num_tasks: int
+) -> tuple[Tensor, Tensor | None]:
+    """The scores of the partners of each block, (B1, k), and of its anchor, (B1, 1), if any.
+
+    Args:
+        model: gives one score per sample and task; it is called once.
+        batch: of blocks and their partners.
+        num_tasks: T.
+
+    Examples:
+        >>> batch = PairBatch(torch.tensor([0]), torch.tensor([[1.0], [5.0]]),
+        ...     partners=torch.tensor([1]), weights=torch.ones(1, 1, 1), samples=1,
+        ...     anchors=torch.tensor([0]))
+        >>> pair_scores(lambda x: x, batch, 1)
+        (tensor([[5.]]), tensor([[1.]]))
+    """
+    outputs = model(batch.inputs)
+    if outputs.ndim == 1 and num_tasks == 1:
+        outputs = outputs.unsqueeze(1)
+    if outputs.ndim != 2 or outputs.shape[1] != num_tasks:
+        wanted = "one score" if num_tasks == 1 else f"{num_tasks} scores, one per task,"
+        raise ValueError(
+            f"the model must give {wanted} per sample, got outputs of shape {tuple(outputs.shape)}"
+        )
+    scores = widened(outputs)
+    if num_tasks == 1:
+        scores = scores.squeeze(1)
+        partners = scores[batch.partners]
+        partners = partners if partners.ndim == 2 else partners.expand(len(batch.blocks), -1)
+        return partners, None if batch.anchors is None else scores[batch.anchors].unsqueeze(1)
+    assert batch.columns is not None
+    if batch.partners.ndim == 1:
+        partners = _rows(scores, batch.partners)
+        every = torch.arange(num_tasks, device=batch.columns.device)
+        partners = partners if batch.columns.equal(every) else partners[:, batch.columns]
+        partners = partners.T
+    else:
+        partners = scores[batch.partners, batch.columns.unsqueeze(1)]
+    if batch.anchors is None:
+        return partners, None
+    return partners, scores[batch.anchors, batch.columns].unsqueeze(1)
+
+
+def _rows(scores: Tensor, rows: Tensor) -> Tensor:
+    """``scores[rows]``, without a copy if these are all rows in their order."""
+    same = len(rows) == len(scores) and rows.equal(torch.arange(len(rows), device=rows.device))
+    return scores if same else scores[rows]

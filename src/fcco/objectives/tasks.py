@@ -1,0 +1,108 @@
+"""Blocks that are tasks: means over the positives and over the negatives of each."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fcco.objectives.labels import Labels
+from fcco.objectives.score import ScoreObjective
+from fcco.problem.batches import PairBatch
+from fcco.problem.draws import draw
+
+__all__ = ["TaskObjective"]
+
+
+class TaskObjective(ScoreObjective):
+    """Block i is task i, column i of the scores, without an anchor; its ranges are both classes.
+
+    A task that lacks a class keeps its id and does not count: its inner value is 0, and ``outer``
+    is to be multiplied by ``_factor``, which is 0 there and T over the number of other tasks else.
+    """
+
+    labels: Labels
+
+    def _set_tasks(self, labels: Labels) -> None:
+        self.labels = labels
+        self.num_samples, self.num_tasks = labels.positive.shape
+        self.num_blocks = self.num_tasks
+        self._order = labels.order
+        self._counts = torch.stack([labels.positive.sum(0), labels.negative.sum(0)])
+        valid = labels.valid
+        self._lacking = not bool(valid.all())
+        self._factor = valid.double() * (len(valid) / int(valid.sum()))
+
+    def check_draw(self, samples: int, *, replacement: bool) -> None:
+        """Half of the samples are positives, half negatives."""
+        if samples < 2:
+            raise ValueError(
+                f"samples_per_block must be at least 2 (a positive and a negative), got {samples}"
+            )
+        if replacement:
+            return
+        wanted = samples // 2, samples - samples // 2
+        for name, counts, number in zip(("positive", "negative"), self._counts, wanted, strict=True):
+            short = ((counts < number) & self.labels.valid).nonzero().flatten().tolist()
+            if short:
+                raise ValueError(
+                    f"tasks {short} have fewer than the {number} {name} samples requested without "
+                    "replacement"
+                )
+
+    def draw(
+        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
+    ) -> PairBatch:
+        """For each task, half positives and half negatives."""
+        half, count = own.shape[1] // 2, own.shape[1]
+        valid = self.labels.valid[blocks]
+        # A task that lacks a class draws anything, with the weight 0.
+        first, second = self._counts[:, blocks].where(valid, count)
+        place = torch.cat(
+            [
+                draw(own[:, :half], first, replacement=replacement),
+                first[:, None] + draw(own[:, half:], second, replacement=replacement),
+            ],
+            dim=1,
+        )
+        place = place.where(valid[:, None], 0)
+        positive = torch.arange(count) < half
+        weights = torch.stack([positive / half, ~positive / (count - half)]).double()
+        return PairBatch(
+            blocks,
+            self._order[blocks[:, None], place].flatten(),
+            partners=torch.arange(len(blocks) * count).view(len(blocks), count),
+            weights=weights.unsqueeze(1) * valid[:, None],
+            samples=count,
+            columns=blocks,
+        )
+
+    def spans(self, size: int) -> Sequence[Tensor]:
+        """Samples in order."""
+        return torch.split(torch.arange(self.num_samples), size)
+
+    def chunk(self, span: Tensor) -> PairBatch:
+        """All tasks, weighted so that chunks average to the whole."""
+        scale = self.num_samples / (len(span) * self._counts.clamp(min=1).double())
+        return self._shared(torch.arange(self.num_blocks), span, scale)
+
+    def among(self, index: Tensor) -> PairBatch:
+        """The tasks that have a positive and a negative among ``index``."""
+        counts = torch.stack([members[index].sum(0) for members in self.labels])
+        blocks = ((counts > 0).all(0) & self.labels.valid).nonzero().flatten()
+        return self._shared(blocks, index, 1 / counts[:, blocks].double())
+
+    def _shared(self, blocks: Tensor, samples: Tensor, scale: Tensor) -> PairBatch:
+        """Samples that the tasks share; ``scale`` (2, b) is the weight of one of each class."""
+        every = len(blocks) == self.num_blocks
+        members = torch.stack([side[samples] for side in self.labels])
+        members = members if every else members[:, :, blocks]
+        weights = members * (scale * self.labels.valid[blocks]).unsqueeze(1)
+        return PairBatch(
+            blocks,
+            samples,
+            partners=torch.arange(len(samples)),
+            # (2, b, k), laid out as the model's outputs are: task by task within a sample.
+            weights=weights.mT,
+            samples=len(samples),
+            columns=blocks,
+        )
