@@ -42,6 +42,8 @@ def criteria(size):
         "push": lambda: losses.PushLoss(labels),
         "NDCG": lambda: losses.NDCGLoss(*lists),
         "ListNet": lambda: losses.ListNetLoss(*lists),
+        "DRO": lambda: losses.DROLoss(size, temperature=1.0),
+        "CVaR": lambda: losses.CVaRLoss(size, fraction=0.1),
     }
 
 
@@ -85,14 +87,13 @@ def runs_of(criterion, own, batch, calls):
 
 
 def bytes_of(criterion):
-    """Bytes per sample of all buffers, and of those that are saved."""
-    parts = {name: t.numel() * t.element_size() for name, t in criterion.named_buffers()}
+    """Bytes per sample of all buffers and running sums, and of those that are saved."""
     size, saved = len(criterion.scores), criterion.state_dict()
+    parts = {name: buffer.nbytes for name, buffer in criterion.named_buffers()}
     kept = sum(parts[name] for name in parts if name in saved)
-    return {
-        "bytes": round(sum(parts.values()) / size, 2),
-        "saved": round(kept / size, 2),
-    }
+    cache = {} if criterion.sums is None else criterion.sums.cache
+    total = sum(parts.values()) + sum(tensor.nbytes for tensor in cache.values())
+    return {"bytes": round(total / size, 2), "saved": round(kept / size, 2)}
 
 
 def fill(criterion, size):
@@ -126,7 +127,7 @@ def measure(size, batches, names, seconds, calls, clock):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 32, 256])
     parser.add_argument("--losses", nargs="+", default=list(criteria(100)))
     parser.add_argument("--seconds", type=float, default=15, help="for each N and B")

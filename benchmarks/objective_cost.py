@@ -7,7 +7,7 @@ Two costs are timed in turn with the bare forward and backward pass of a small M
 back to the network's outputs. *Step*: all that and the optimizer, with given outputs plus a number
 in the place of the network.
 
-A second table has the time of a look: ``exact_value`` on 10 000 samples whose scores are given, and
+A second table has the time of an evaluation: ``exact_value`` on 10 000 samples whose scores are given, and
 beside it the same value from the chunks of an exact pass, that is, from all pairs.
 """
 
@@ -22,7 +22,7 @@ from torch import nn
 
 import fcco
 from fcco import objectives as O
-from fcco.data import AnchorData, exact_pass, exact_value
+from fcco.data import exact_pass, exact_value
 from fcco.kernel.rows import rows_of
 
 # The inputs stand for outputs, so their shape is (outputs,).
@@ -37,12 +37,12 @@ CASES = {
     "partial AUC, 64 positives": partial(cases.partial_auc, (1,), 64),
     "NDCG, 32 x 20": partial(cases.ndcg, (1,), 32, 20),
 }
-LOOKED_AT = 10_000
-LOOKS = {
-    "AP, squared hinge": (AnchorData.average_precision, O.AveragePrecision(1, 1)),
-    "AP, sigmoid": (AnchorData.average_precision, O.AveragePrecision(1, 1, O.Sigmoid(0.1))),
-    "partial AUC, squared hinge": (AnchorData.positives, O.OneWayPartialAUC(1, 1)),
-    "push, logistic": (AnchorData.negatives, O.PNormPush(1)),
+EVALUATED = 10_000
+EVALUATIONS = {
+    "AP, squared hinge": partial(O.AveragePrecision, surrogate=O.SquaredHinge()),
+    "AP, sigmoid": O.AveragePrecision,
+    "partial AUC, squared hinge": partial(O.PartialAUC, temperature=1.0),
+    "push, logistic": O.PNormPush,
 }
 COLUMNS = ("", "network ms", "objective / network", "step / network")
 
@@ -61,7 +61,7 @@ def objective_alone(case):
     def run():
         probe = case.objective.inner(lambda inputs: outputs, case.batch)
         rows = form.of(probe, probe.values.dtype)
-        slopes = form.pull(form.project(rows, probe.blocks), rows, probe.blocks, supported=True)
+        slopes = form.slopes(form.project(rows, probe.blocks), rows, probe.blocks, supported=True)
         probe.values.backward(slopes)
         outputs.grad = None
 
@@ -80,29 +80,28 @@ def runs_of(build):
     }
 
 
-def looks_of(build, objective):
-    """One in ten is a positive; the objective takes its sizes from the data."""
+def evaluations_of(build):
+    """One in ten is a positive."""
     torch.manual_seed(0)
-    labels = torch.rand(LOOKED_AT) < 0.1
-    data = build(torch.randn(LOOKED_AT) + labels, labels)
-    objective = objective.on(data)
+    labels = torch.rand(EVALUATED) < 0.1
+    scores, objective = torch.randn(EVALUATED) + labels, build(labels)
 
     @torch.no_grad()
     def pairs():
-        for closure in exact_pass(nn.Identity(), data, objective):
+        for closure in exact_pass(nn.Identity(), scores, objective):
             closure()
 
-    return {"look": lambda: exact_value(nn.Identity(), data, objective), "pairs": pairs}
+    return {"exact": lambda: exact_value(nn.Identity(), scores, objective), "pairs": pairs}
 
 
-def looks(args):
-    groups = {name: looks_of(*what) for name, what in LOOKS.items()}
+def evaluate(args):
+    groups = {name: evaluations_of(build) for name, build in EVALUATIONS.items()}
     rows = [
-        {"case": name} | {what: milliseconds(times, what) for what in ("look", "pairs")}
+        {"case": name} | {what: milliseconds(times, what) for what in ("exact", "pairs")}
         for name, times in interleave(groups, 3, warmup=1, clock=args.timer).items()
     ]
-    cells = [(row["case"], f"{row['look']:.1f}", f"{row['pairs']:.0f}") for row in rows]
-    print(f"\n{markdown(('', 'look ms', 'all pairs ms'), cells)}", flush=True)
+    cells = [(row["case"], f"{row['exact']:.1f}", f"{row['pairs']:.0f}") for row in rows]
+    print(f"\n{markdown(('', 'exact value ms', 'all pairs ms'), cells)}", flush=True)
     return rows
 
 
@@ -123,7 +122,7 @@ def main():
         for row in rows
     ]
     print(f"\n{markdown(COLUMNS, cells)}", flush=True)
-    save(args, {"objective_cost": rows, "looks": looks(args)})
+    save(args, {"objective_cost": rows, "evaluations": evaluate(args)})
 
 
 if __name__ == "__main__":

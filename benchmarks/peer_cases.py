@@ -54,7 +54,7 @@ def libauc_step(network, inputs, loss, optimizer):
 def auc(shape, *, tasks, blocks=None, version="v1"):
     case = cases.shared_batch(shape, tasks, blocks)
     everything = torch.zeros(SAMPLES, tasks)
-    everything[:, case.batch.blocks] = case.batch.positive
+    everything[:, case.batch.blocks] = case.objective.labels.positive[:, case.batch.blocks].float()
     chosen = [] if blocks is None else case.batch.blocks
 
     def peer(network):
@@ -74,18 +74,8 @@ def average_precision(shape, *, tasks, positives):
     labels = torch.zeros(SAMPLES, tasks)
     for task in range(tasks):
         labels[torch.randperm(SAMPLES)[:positives], task] = 1
-    columns, anchors = labels.T.nonzero().unbind(1)
-    batch = fcco.AnchorBatch(
-        torch.arange(len(anchors)),
-        torch.randn(SAMPLES, *shape),
-        anchors=anchors,
-        partners=torch.arange(SAMPLES),
-        weights=torch.full((SAMPLES,), 1 / SAMPLES),
-        samples=SAMPLES,
-        related=labels.T[columns].bool(),
-        columns=None if tasks == 1 else columns,
-    )
-    objective = objectives.AveragePrecision([positives] * tasks, SAMPLES)
+    objective = objectives.AveragePrecision(labels)
+    batch = objective.batch(torch.randn(SAMPLES, *shape), torch.arange(SAMPLES))
     same = cases.Case(objective, batch, tasks)
     drawn = cases.average_precision(shape, tasks, positives)
 
@@ -103,7 +93,7 @@ def average_precision(shape, *, tasks, positives):
         return libauc_step(network, batch.inputs, take, opt)
 
     own = {
-        f"same pairs ({len(anchors)} anchors)": partial(sox, same),
+        f"same pairs ({len(batch)} anchors)": partial(sox, same),
         f"as drawn ({positives} anchors)": partial(sox, drawn),
     }
     return PeerCase(batch.inputs, tasks, peer, own)
@@ -115,15 +105,9 @@ def ndcg(shape, *, queries, length, relevant):
     grades[:, :relevant] = torch.randint(1, 5, (queries, relevant))
     lengths = torch.full((queries,), length)
     items = torch.arange(queries * length).view(queries, length)
-    batch = fcco.AnchorBatch(
-        torch.arange(queries * relevant),
-        torch.randn(queries * length, *shape),
-        anchors=items[:, :relevant].flatten(),
-        partners=items.repeat_interleave(relevant, 0),
-        weights=torch.full((length,), 1 / length),
-        samples=length,
-    )
-    same = cases.Case(objectives.NDCG(grades.flatten(), lengths), batch, 1)
+    objective = objectives.NDCG(grades.flatten(), lengths)
+    batch = objective.batch(torch.randn(queries * length, *shape), items.flatten())
+    same = cases.Case(objective, batch, 1)
     drawn = cases.ndcg(shape, queries, length)
     gains = (2.0 ** grades.sort(1, descending=True).values - 1) / torch.log2(
         torch.arange(length) + 2.0
@@ -157,7 +141,7 @@ def ndcg(shape, *, queries, length, relevant):
 def cross_entropy(shape, *, tasks):
     """Torch's Adam on cross-entropy, and fcco's Adam on AUC."""
     case = cases.shared_batch(shape, tasks)
-    targets = case.batch.positive
+    targets = case.objective.labels.positive.float()
 
     def adam(network):
         opt, criterion = torch.optim.Adam(network.parameters(), lr=RATE), nn.BCEWithLogitsLoss()

@@ -48,11 +48,13 @@ def measure(rank, world, place, rounds):
             return allreduce_hook(state, bucket)
 
         model.register_comm_hook(None, counted)
-        objective = fcco.objectives.MultiTaskAUC(TASKS)
+        objective = fcco.objectives.MultiTaskAUC(torch.rand(2000, TASKS) < 0.3)
         opt = build(version, model, objective)
         share = opt.table.share
         blocks = share.start + torch.randperm(share.count)[: BLOCKS // world]
-        batch = fcco.TaskBatch(blocks, torch.randn(len(blocks) * SAMPLES, *MLP.shape), SAMPLES // 2)
+        uniform = torch.rand(len(blocks), SAMPLES, dtype=torch.float64)
+        batch = objective.draw(blocks, uniform, uniform[0])
+        batch = batch.filled(torch.randn(len(batch.inputs), *MLP.shape))
         times = []
         for _ in range(rounds + 3):
             sent.clear()

@@ -23,7 +23,7 @@ import fcco
 from fcco_lab.training.checkpoints import Checkpoints
 
 FEATURES, NEGATIVES, BLOCKS, SAMPLES = 8, 100_000, 64, 64
-WARM_UP = 300  # steps before we look: caches fill, and torch imports what it needs
+WARM_UP = 300  # steps before we measure: caches fill, and torch imports what it needs
 
 
 class Run:
@@ -34,11 +34,14 @@ class Run:
         inputs = torch.randn(num_blocks + NEGATIVES, FEATURES, generator=generator)
         labels = torch.arange(len(inputs)) < num_blocks
         inputs[:num_blocks] += 0.5
-        data = fcco.data.AnchorData.positives(inputs, labels)
-        self.objective = fcco.objectives.OneWayPartialAUC(num_blocks, num_negatives=NEGATIVES)
+        self.objective = fcco.objectives.PartialAUC(labels, temperature=1.0)
         self.model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, 1))
         self.loader = fcco.data.block_loader(
-            data, self.objective, blocks_per_step=BLOCKS, samples_per_block=SAMPLES, num_steps=2**62
+            inputs,
+            self.objective,
+            blocks_per_step=BLOCKS,
+            samples_per_block=SAMPLES,
+            num_steps=2**62,
         )
         self.batches = iter(self.loader)
         params, rule = self.model.parameters(), fcco.updates.Adam()

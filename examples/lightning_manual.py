@@ -17,10 +17,10 @@ logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 
 
 class Ranker(pl.LightningModule):
-    def __init__(self):
+    def __init__(self, objective):
         super().__init__()
         self.automatic_optimization = False
-        self.objective = fcco.objectives.MultiTaskAUC(num_tasks=10)
+        self.objective = objective
         self.model = torch.nn.Sequential(
             torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
         )
@@ -45,10 +45,11 @@ class Ranker(pl.LightningModule):
 
 
 torch.manual_seed(0)
-train, test = fcco.data.load_digits()
-ranker = Ranker()
+(x, y), (x_test, y_test) = fcco.data.load_digits()
+ranker = Ranker(fcco.objectives.MultiTaskAUC(y))  # ten classes, ten tasks
+held_out = ranker.objective.on(y_test)
 loader = fcco.data.block_loader(
-    train, ranker.objective, blocks_per_step=5, samples_per_block=128, num_steps=400, seed=0
+    x, ranker.objective, blocks_per_step=5, samples_per_block=128, num_steps=400, seed=0
 )
 trainer = pl.Trainer(
     max_epochs=1,
@@ -58,8 +59,8 @@ trainer = pl.Trainer(
     enable_progress_bar=False,
     enable_model_summary=False,
 )
-before = fcco.data.exact_value(ranker.model, test, ranker.objective)
+before = fcco.data.exact_value(ranker.model, x_test, held_out)
 trainer.fit(ranker, loader)
-after = fcco.data.exact_value(ranker.model, test, ranker.objective)
+after = fcco.data.exact_value(ranker.model, x_test, held_out)
 print(f"step 0: test objective {before:.4f}")
 print(f"step {trainer.global_step}: test objective {after:.4f}")

@@ -41,7 +41,7 @@ class Attention(torch.nn.Module):
 model, train = Attention(), range(patients * 3 // 4)
 test = range(len(train), patients)
 criterion = fcco.losses.CoxLoss(times[: len(train)], events[: len(train)])
-held_out = fcco.losses.CoxLoss(times[len(train) :], events[len(train) :])
+held_out = criterion.objective.on(times[len(train) :], events[len(train) :])
 opt = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 

@@ -32,9 +32,8 @@ class GroupDRO(fcco.Objective):
 
 
 torch.manual_seed(0)
-train, test = fcco.data.load_digits()
-classes = train.labels.long().argmax(1)
-members = [(classes == k).nonzero().flatten() for k in range(10)]
+(x, y), (x_test, y_test) = fcco.data.load_digits()
+members = [(y == k).nonzero().flatten() for k in range(10)]
 model = torch.nn.Linear(64, 10)
 opt = fcco.SOX(
     model.parameters(), GroupDRO(10), lr=0.003, alpha=0.1, beta=0.5, update=fcco.updates.Adam()
@@ -43,9 +42,9 @@ opt = fcco.SOX(
 for step in range(600):
     groups = torch.randperm(10)[:3]
     rows = torch.stack([members[k][torch.randint(len(members[k]), (16,))] for k in groups])
-    batch = (groups, train.inputs[rows], classes[rows])
+    batch = (groups, x[rows], y[rows])
     value = opt.step(lambda batch=batch: opt.objective.inner(model, batch))
     if step % 200 == 199:
-        right = model(test.inputs).argmax(1) == test.labels.long().argmax(1)
-        worst = min(right[test.labels[:, k]].float().mean().item() for k in range(10))
+        right = model(x_test).argmax(1) == y_test
+        worst = min(right[y_test == k].float().mean().item() for k in range(10))
         print(f"step {step + 1}: mean f(u) {value:.3f}, worst digit's test accuracy {worst:.3f}")

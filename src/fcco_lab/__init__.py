@@ -1,4 +1,4 @@
-"""The laboratory: the ``fcco`` command, training runs, studies, and pages on their results.
+"""The laboratory: the ``fcco`` command, training runs, and pages on their results.
 
 From Python: ``compare`` runs methods on a problem, ``write_report`` draws its records.
 """

@@ -52,7 +52,8 @@ def arm(place, calls, *, after):
     elif place == "unlink":
         Path.unlink = count_down(Path.unlink, calls, after=after)
     elif place == "look":
-        objectives.macro_auroc = count_down(objectives.macro_auroc, calls, after=after)
+        area = count_down(objectives.MultiTaskAUC.metric, calls, after=after)
+        objectives.MultiTaskAUC.metric = area
     elif place == "network":
         problem.build_network = count_down(problem.build_network, 1, after=after)
     else:

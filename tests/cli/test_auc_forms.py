@@ -6,6 +6,7 @@ import pytest
 import torch
 from cli.command import SMALL, call
 from sklearn.metrics import roc_auc_score
+from torch.nn.functional import one_hot
 
 import fcco_lab
 from fcco.data import load_digits
@@ -53,10 +54,10 @@ def test_the_settings_reach_the_objective_and_the_scores(tmp_path, capsys, bound
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     problem = load_problem(Config())
     test, train = (
-        outputs(tmp_path / "run", part) for part in (problem.test_inputs, problem.train.inputs)
+        outputs(tmp_path / "run", part) for part in (problem.test_inputs, problem.train_inputs)
     )
-    labels, score = load_digits(seed=0)[1].labels.numpy(), log_odds if odds else torch.clone
-    wanted = value_of(score(train), problem.train.labels, bounded=bounded)
+    labels, score = one_hot(load_digits(seed=0)[1][1]), log_odds if odds else torch.clone
+    wanted = value_of(score(train), one_hot(problem.classes).bool(), bounded=bounded)
     assert record["objective"] == pytest.approx(wanted, rel=1e-4)
     ours, others = (
         roc_auc_score(labels, make(test).numpy(), average="macro")
@@ -74,16 +75,16 @@ def test_moments_of_log_odds(tmp_path, capsys):
     assert done.code == 0, done.err
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     problem = load_problem(Config())
-    h = log_odds(outputs(tmp_path / "run", problem.train.inputs)).sigmoid()
+    h = log_odds(outputs(tmp_path / "run", problem.train_inputs)).sigmoid()
     costs = []
     for task in range(10):
-        labels = problem.train.labels[:, task]
+        labels = problem.classes == task
         above, below = h[labels, task], h[~labels, task]
         spread = above.var(correction=0) + below.var(correction=0)
         costs.append(spread + (1 - above.mean() + below.mean()).clamp(min=0) ** 2 / 2)
     assert record["objective"] == pytest.approx(torch.stack(costs).mean().item(), rel=1e-4)
     test = log_odds(outputs(tmp_path / "run", problem.test_inputs)).numpy()
-    wanted = roc_auc_score(load_digits(seed=0)[1].labels.numpy(), test, average="macro")
+    wanted = roc_auc_score(one_hot(load_digits(seed=0)[1][1]), test, average="macro")
     assert record["auc"] == pytest.approx(wanted, abs=1e-6)
 
 

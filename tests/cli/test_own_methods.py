@@ -10,7 +10,6 @@ from cli.command import SMALL, call
 
 import fcco
 import fcco_lab
-from fcco.metrics import macro_auroc
 from fcco_lab.comparison import contenders
 from fcco_lab.runs import read_runs
 
@@ -27,14 +26,24 @@ class TwinAUC(fcco.objectives.MultiTaskAUC):
     pass
 
 
-def blocks(train):
-    labels = torch_one_hot(train.classes)
-    return fcco.data.TaskData(train.inputs, labels), fcco.objectives.MultiTaskAUC(labels.shape[1])
+def objective(train):
+    return fcco.objectives.MultiTaskAUC(train.classes)
 
 
-def torch_one_hot(classes):
-    import torch
-    return torch.nn.functional.one_hot(classes).bool()
+def both(train):
+    return train.inputs.clone(), objective(train)
+
+
+def three(train):
+    return train.inputs, None, objective(train)
+
+
+class Unsampled(fcco.Objective):
+    def __init__(self, labels):
+        self.num_blocks, self.inner_dim = labels.shape[1], 1
+
+    def outer(self, u, blocks):
+        return u[:, 0]
 """
 
 
@@ -53,7 +62,8 @@ def test_an_own_twin_trains_like_the_original(tmp_path, capsys, here):
         "sox": ("--method", "sox"),
         "method": ("--method", f"{here}:TWIN"),
         "class": ("--method", "sox", "--objective", f"{here}:TwinAUC"),
-        "function": ("--method", "sox", "--objective", f"{here}:blocks"),
+        "function": ("--method", "sox", "--objective", f"{here}:objective"),
+        "inputs too": ("--method", "sox", "--objective", f"{here}:both"),
     }
     for name, words in runs.items():
         objective = () if "--objective" in words else ("--objective", "auc")
@@ -91,6 +101,14 @@ def test_an_own_twin_trains_like_the_original(tmp_path, capsys, here):
             "method '{}:NUMBER' must be a fcco.methods.Method or Entry, got",
         ),
         (("--objective", "{}:NUMBER"), "objective {}:NUMBER must be a subclass of fcco.Objective"),
+        (
+            ("--objective", "{}:three"),
+            "objective {}:three must return an objective or (inputs, objective), got (tensor",
+        ),
+        (
+            ("--objective", "{}:Unsampled"),
+            "objective {}:Unsampled: Unsampled does not know the samples of its blocks",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_name_is_said(tmp_path, capsys, here, words, message):
@@ -120,14 +138,15 @@ def test_work_is_that_of_the_steps_of_sox_also_with_fewer_blocks_than_a_step_may
 
 
 def test_compare_from_python_returns_records_that_report_draws(tmp_path, capsys):
-    train, test = fcco.data.load_digits()
+    (x, y), (x_test, y_test) = fcco.data.load_digits()
+    objective = fcco.objectives.MultiTaskAUC(y)
     problem = fcco_lab.Problem(
         name="mine",
-        train=train,
-        objective=fcco.objectives.MultiTaskAUC(10),
+        train_inputs=x,
+        objective=objective,
         network=lambda config: torch.nn.Linear(64, 10),
-        test_inputs=test.inputs,
-        measure=lambda scores: {"auc": macro_auroc(scores, test.labels)},
+        test_inputs=x_test,
+        measure=lambda scores: {"auc": objective.on(y_test).metric(scores)},
     )
     settings = {"seeds": 2, "work": 3000, "evaluations": 2}
     methods = ["sox", fcco.methods.MSVRM_V2]

@@ -136,6 +136,8 @@ def test_data_tells_complete_from_subset_from_missing(tmp_path, capsys, monkeypa
         "put into the directory surv_gbsg.npz with x_train t_train e_train" in found["surv_gbsg:"]
     )
     assert "usps:" not in found
+    assert found["surv_gbsg"].endswith("missing train: cox")
+    assert re.search(r"a9a .*train: auc", text), "no experiment has it"
     assert f"5 of 15 are there; looked in {tmp_path}; name another with --data-dir" in text
 
 
@@ -143,8 +145,8 @@ def test_digits_are_always_there(capsys, tmp_path, monkeypatch):
     data(None)
     text = capsys.readouterr().out
     assert "1 of 15 are there; no directory was named; name one with --data-dir" in text
-    train, test = load_digits()
-    assert f"{len(train):,} + {len(test)} of 8 x 8" == DIGITS
+    (x, _), (x_test, _) = load_digits()
+    assert f"{len(x):,} + {len(x_test)} of 8 x 8" == DIGITS
     assert DIGITS in text
     monkeypatch.setenv("FCCO_DATA", str(tmp_path))
     data(None)

@@ -11,12 +11,11 @@ import pytest
 from cli.command import call
 
 from fcco.methods import REGISTRY
-from fcco_lab.cli import options, reproduce, study
+from fcco_lab.cli import options, reproduce
 from fcco_lab.cli.app import COMMANDS
 from fcco_lab.cli.options import make_config
 from fcco_lab.cli.tune import SEARCHED
 from fcco_lab.reproduction.plan import ARTEFACTS
-from fcco_lab.studies.catalogue import STUDIES
 from fcco_lab.training import Config, read_toml
 from fcco_lab.training.config import CHOICES, METHODS
 from fcco_lab.training.objectives import OBJECTIVES
@@ -180,7 +179,6 @@ def test_help_is_light(words):
 def test_names_that_help_lists_are_those_there_are():
     """They are written down, as what they name needs torch."""
     assert tuple(n for n, entry in REGISTRY.items() if not entry.needs_pair) == METHODS
-    assert tuple(STUDIES) == study.NAMES
     assert tuple(ARTEFACTS) == reproduce.NAMES
     assert tuple(OBJECTIVES) == CHOICES["objective"]
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from cli.command import SMALL, assert_same_run, call, finish, looks, saved_steps, start
 from sklearn.metrics import average_precision_score, roc_auc_score
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from fcco.data import GroupData, block_loader, load_digits
+from fcco.data import block_loader, load_digits
 from fcco.methods import REGISTRY
 from fcco.objectives import SoftmaxPooling
 from fcco.optim import by_name
@@ -32,7 +32,7 @@ def scores_of(output, network):
     model.load_state_dict(torch.load(output / "model.pt", weights_only=True))
     with torch.no_grad():
         scores = model.eval()(problem.test_inputs).double().softmax(1).logit().numpy()
-    labels = load_digits(seed=0)[1].labels.numpy()
+    labels = one_hot(load_digits(seed=0)[1][1]).numpy()
     return (
         roc_auc_score(labels, scores, average="macro"),
         average_precision_score(labels, scores, average="macro"),
@@ -307,7 +307,7 @@ def test_events_for_tensorboard_have_each_step_once(tmp_path):
 def brute_force(model, problem):
     """The inner values of every task, and the gradient of the objective, from its definition."""
     model = model.double()
-    h = model(problem.train.inputs.double()).sigmoid()
+    h = model(problem.train_inputs.double()).sigmoid()
     moments = []
     for task in range(10):
         positive = problem.classes == task
@@ -344,15 +344,14 @@ def test_diagnostics_of_rows_with_a_scale_compare_inner_values():
     """The table of a ScaledObjective has a column more than u; ||u - g||^2 knows nothing of it."""
     torch.manual_seed(0)
     inputs, bags = torch.randn(40, 3).double(), torch.arange(40) % 5
-    data = GroupData(inputs, bags)
     labels = torch.tensor([0, 1, 0, 1, 1])
-    objective = SoftmaxPooling(labels, max_size=8)
+    objective = SoftmaxPooling(bags, labels)
     model = torch.nn.Linear(3, 1).double()
     opt = by_name("sox", model, objective, lr=0.1, alpha=0.5, beta=0.5)
-    loader = block_loader(data, objective, blocks_per_step=3, samples_per_block=4, num_steps=12)
+    loader = block_loader(inputs, objective, blocks_per_step=3, samples_per_block=4, num_steps=12)
     for batch in loader:
         opt.step(partial(objective.inner, model, batch))
-    found = diagnose(opt, model, data, objective, chunk_size=7)
+    found = diagnose(opt, model, inputs, objective, chunk_size=7)
     terms = model(inputs)[:, 0].exp()
     g = torch.stack([terms[bags == bag].mean() for bag in range(5)])
     value = binary_cross_entropy_with_logits(g.log(), labels.double())

@@ -180,7 +180,7 @@ def test_tuning_sees_a_part_of_the_training_set_and_nothing_of_the_test_set():
             tuple(row) for row in ((inputs - low) / (high - low) * 16).round().flatten(1).tolist()
         }
 
-    held_out, fitted = pixels(problem.test_inputs), pixels(problem.train.inputs)
+    held_out, fitted = pixels(problem.test_inputs), pixels(problem.train_inputs)
     assert held_out | fitted == pixels(train.inputs)
     assert not held_out & fitted
     assert not held_out & pixels(test.inputs)

@@ -66,9 +66,9 @@ def _jobs():
         return lambda: L.TableLoss(objective, beta=0.3).double()
 
     yield "table, own blocks", (45, table(Own()), own, False)
-    bags = O.SoftmaxPooling(torch.arange(7) % 2, 7, 0.05)
+    bags = O.SoftmaxPooling(BAGS, torch.arange(7) % 2, temperature=0.05)
     yield "table, scaled", (45, table(bags), spread, False)
-    dro = O.GroupDRO(7, 0.5, lambda outputs, targets: outputs[:, 0].square())
+    dro = O.GroupDRO(BAGS, temperature=0.5, loss=lambda outputs, _: outputs[:, 0].square())
     yield "table, shared blocks", (45, table(dro), spread, False)
 
 

@@ -54,7 +54,8 @@ def faults(rank):
     """Rank 1 has the fault; both raise, nothing is written, and training goes on."""
     here = rank == 1
     auc, dro = L.AUCLoss(LABELS), L.GroupDROLoss(3, temperature=1.0)
-    pairs, table = L.ContrastiveLoss(20, temperature=0.1), L.TableLoss(O.GroupDRO(5))
+    pairs = L.ContrastiveLoss(20, temperature=0.1)
+    table = L.TableLoss(O.GroupDRO(torch.arange(5), temperature=1.0))
     near = L.NCALoss(LABELS.long())
     index, e = torch.arange(4) + 4 * rank, torch.rand(4, 3)
 

@@ -132,6 +132,30 @@ def _capped(x):
     return math.exp(min(x, 20)) * (1 + max(x - 20, 0))
 
 
+def sensitive(lam):
+    def of_one(p, n):
+        return mean(lam * math.log(mean(math.exp(hinge(b - a) / lam) for a in p)) for b in n)
+
+    return by_task(of_one)
+
+
+def dro(temperature):
+    def brute(h, everyone):
+        return temperature * math.log(mean(math.exp(row[0] / temperature) for row in h))
+
+    return brute
+
+
+def cvar(fraction):
+    def brute(h, everyone):
+        left, total = fraction * len(h), 0.0
+        for loss in sorted((row[0] for row in h), reverse=True):
+            total, left = total + min(1.0, max(left, 0.0)) * loss, left - 1
+        return total / (fraction * len(h))
+
+    return brute
+
+
 def push(power):
     return by_task(lambda p, n: mean(mean(logistic(b - a) for a in p) ** power for b in n))
 
@@ -218,6 +242,15 @@ def _cases():
         ("listnet", L.ListNetLoss, list_net),
     ):
         yield Case(name, build, ranking(), brute, lists=True)
+
+    yield Case("pauc, sensitive", lambda y: L.PartialAUCLoss(y, temperature=0.2, min_tpr=0.8),
+               (labels(),), sensitive(0.2))  # fmt: skip
+    yield Case("pauc, sensitive, 3 tasks",
+               lambda y: L.PartialAUCLoss(y, temperature=0.2, min_tpr=0.8),
+               (labels(3),), sensitive(0.2), tasks=3)  # fmt: skip
+    everyone = (torch.arange(45),)
+    yield Case("dro", lambda i: L.DROLoss(len(i), temperature=0.3), everyone, dro(0.3))
+    yield Case("cvar", lambda i: L.CVaRLoss(len(i), fraction=0.3), everyone, cvar(0.3))
 
 
 CASES = list(_cases())

@@ -110,7 +110,7 @@ def test_before_all_are_seen_it_is_the_loss_of_those_seen(case, seed):
         close(gradient[index], expected[mine] * met / len(index))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if c.name not in ("dro", "cvar")], ids=str)
 def test_one_sample_alone_has_no_gradient(case):
     score = case.scores()[:1].requires_grad_()
     loss = case.criterion()(score, torch.tensor([0]))

@@ -12,9 +12,9 @@ from lifelines.fitters.coxph_fitter import SemiParametricPHFitter
 from losses import criteria
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
-from fcco import data as D
 from fcco import losses as L
 from fcco import objectives as O
+from fcco.data import exact_value
 
 H = criteria.CASES[0].scores()
 X = H.unsqueeze(1)
@@ -28,48 +28,38 @@ class Step(O.Surrogate):
         return torch.sigmoid((s + 1e-4) / 1e-6)
 
 
-def exact(objective, data, model=lambda x: x):
-    return D.exact_value(model, data, objective)
-
-
 def ours():
     times, events = criteria.survival()
-    labels, (grades, lengths) = criteria.labels(), criteria.ranking()
-    positives, negatives = int(labels.sum()), int((1 - labels).sum())
+    labels, lists = criteria.labels(), criteria.ranking()
     for ties in ("efron", "breslow"):
-        data = D.AnchorData.survival(X, times, events, ties=ties)
-        objective = O.Cox(data.num_blocks, len(X), data.max_ties)
-        yield f"cox {ties}", L.CoxLoss(times, events, ties=ties), objective, data
-    data = D.AnchorData.average_precision(X, labels)
-    yield "ap", L.APLoss(labels), O.AveragePrecision(positives, len(X)), data
-    data = D.AnchorData.positives(X, labels)
-    loss = L.PartialAUCLoss(labels, temperature=0.1)
-    yield "one-way", loss, O.OneWayPartialAUC(positives, negatives, 0.1), data
-    loss = L.PartialAUCLoss(labels, temperature=0.1, two_way=0.4)
-    yield "two-way", loss, O.TwoWayPartialAUC(positives, negatives, 0.4, 0.1), data
-    data = D.AnchorData.negatives(X, labels)
-    yield "push", L.PushLoss(labels, power=3.0), O.PNormPush(negatives, 3.0), data
-    data = D.ListData(X, grades, lengths)
-    yield "ndcg", L.NDCGLoss(grades, lengths), O.NDCG(grades, lengths), data
-    loss = L.NDCGLoss(grades, lengths, top_k=4, softness=0.7)
-    yield "ndcg at 4", loss, O.NDCG(grades, lengths, top_k=4, softness=0.7), data
-    data = D.ListData(X, grades, lengths, relevant=False)
-    yield "listnet", L.ListNetLoss(grades, lengths), O.ListNet(grades, lengths), data
+        yield L.CoxLoss(times, events, ties=ties), O.Cox(times, events, ties=ties)
+    yield L.AUCLoss(labels, temperature=0.3), O.AUC(labels, temperature=0.3)
+    yield L.APLoss(labels), O.AveragePrecision(labels)
+    options = {"temperature": 0.1, "two_way": 0.4, "max_fpr": 0.3}
+    yield L.PartialAUCLoss(labels, **options), O.PartialAUC(labels, **options)
+    options = {"temperature": 0.1, "min_tpr": 0.8}
+    yield L.PartialAUCLoss(labels, **options), O.PartialAUC(labels, **options)
+    yield L.PushLoss(labels), O.PNormPush(labels)
+    options = {"top_k": 4, "softness": 0.7}
+    yield L.NDCGLoss(*lists, **options), O.NDCG(*lists, **options)
+    yield L.ListNetLoss(*lists), O.ListNet(*lists)
+    yield L.DROLoss(45, temperature=0.3), O.DRO(45, temperature=0.3)
+    yield L.CVaRLoss(45, fraction=0.3), O.CVaR(45, fraction=0.3)
 
 
-@pytest.mark.parametrize(("criterion", "objective", "data"), [
-    pytest.param(*rest, id=name) for name, *rest in ours()
-])  # fmt: skip
-def test_the_objective_of_the_same_name(criterion, objective, data):
-    assert criterion.exact(H).item() == pytest.approx(exact(objective, data), rel=1e-9)
-
-
-def test_mean_average_precision():
-    labels = torch.stack([criteria.labels(), criteria.labels().roll(7)], dim=1)
-    scores = torch.stack([H, H.flip(0)], dim=1)
-    objective = O.AveragePrecision(labels.sum(0).tolist(), len(X))
-    data = D.AnchorData.average_precision(scores, labels)
-    assert L.APLoss(labels).exact(scores).item() == pytest.approx(exact(objective, data), rel=1e-9)
+@pytest.mark.parametrize(("criterion", "objective"), list(ours()), ids=lambda x: type(x).__name__)
+def test_a_loss_is_the_objective_of_its_name(criterion, objective):
+    """With the same defaults: one definition, whatever the door."""
+    assert type(criterion.objective) is type(objective)
+    settings = [
+        {k: v for k, v in vars(o).items() if isinstance(v, float | int | str | O.Surrogate | None)}
+        for o in (criterion.objective, objective)
+    ]
+    assert settings[0] == settings[1]
+    assert criterion.exact(H).equal(objective.exact(H))
+    value = exact_value(lambda x: x, X, objective)
+    assert criterion.exact(H).item() == pytest.approx(value, rel=1e-12)
+    assert criterion.double()(H, torch.arange(45)).item() == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize("number", range(18))
@@ -134,8 +124,7 @@ def test_many_pairs_go_in_parts(monkeypatch):
     labels = criteria.labels(3)
     scores = torch.randn(45, 3, dtype=torch.float64, generator=criteria.generator())
     whole = L.APLoss(labels).exact(scores)
-    monkeypatch.setattr("fcco.losses.pairs.PAIRS", 50)
-    monkeypatch.setattr("fcco.losses.rows.PAIRS", 50)
+    monkeypatch.setattr("fcco.objectives.pairs.PAIRS", 50)
     scores.requires_grad_()
     parts = L.APLoss(labels).exact(scores)
     torch.testing.assert_close(parts.detach(), whole)

@@ -9,21 +9,23 @@ from decimal import Decimal, localcontext
 
 import pytest
 import torch
-from objectives.zoo import CLASSES, EVENTS, NUM_EVENTS, TIMES, N, X, Z
+from objectives.zoo import CLASSES, EVENTS, TIMES, N, X, Z
 from torch import nn
 
 import fcco
 from fcco import Point, Probe, Weights
-from fcco.data import AnchorData, ViewData, exact_pass
+from fcco.data import exact_pass
+from fcco.data.loader import filled
 from fcco.kernel.rows import ScaledRows
 from fcco.objectives import NCA, Cox, GlobalContrastive
-from fcco.problem.objective import Objective
+from fcco.problem.sampled import SampledObjective
 from fcco.problem.scaled import ScaledObjective
 from fcco.testing import CATALOGUE, RULES, flat, make_update
 from fcco.testing.job import assert_unchanged, capture
 
 STEPS = 30
 NAMES = ("cox", "nca", "contrastive")
+NUM_EVENTS = int(EVENTS.sum())
 IN_TURN = list(zip(CATALOGUE, itertools.cycle(NAMES), strict=False))
 
 
@@ -51,12 +53,16 @@ def plain_values(objective, probe, values):
     return torch.cat([values[:, :scaled] * factor, values[:, scaled:]], dim=1)
 
 
-class Twin(Objective):
+class Twin(SampledObjective):
     """The same problem as a plain objective: no log-scale, and no bound by fresh values."""
 
     def __init__(self, base):
         self.base = base
+        self.num_samples, self.num_views = base.num_samples, base.num_views
+        self.spans, self.chunk = base.spans, base.chunk
         self.num_blocks, self.inner_dim = base.num_blocks, base.inner_dim
+
+    draw = spans = chunk = among = None  # of the base
 
     def inner(self, model, batch):
         probe = self.base.inner(model, batch)
@@ -116,28 +122,28 @@ class WatchedContrastive(Watched, GlobalContrastive):
 
 
 def make(name, with_pair=False):
-    """Objective, data and model of a case; the same at every call."""
+    """Objective, inputs and model of a case; the same at every call."""
     torch.manual_seed(4)
     if name == "cox":
-        objective = WatchedCox(NUM_EVENTS, N)
-        data, outputs = AnchorData.survival(X, TIMES, EVENTS), 1
+        objective, inputs, outputs = WatchedCox(TIMES, EVENTS, ties="breslow"), X, 1
     elif name == "nca":
-        objective, outputs = WatchedNCA(N), 2
+        objective, inputs, outputs = WatchedNCA(CLASSES), X, 2
         objective.inner_size = 10**6  # an upper bound may be a loose one
-        data = AnchorData.neighbours(X, CLASSES)
     else:
-        objective = WatchedContrastive(N, 0.3, individual=True, radius=0.2)
-        heats = 0.3 + 0.05 * torch.arange(N, dtype=torch.float64)
-        objective.temperatures = nn.Parameter(heats)
-        data, outputs = ViewData(X, Z), 2
+        objective = WatchedContrastive(
+            N, temperature=0.3, two_way=False, learned="individual", radius=0.2
+        )
+        temperatures = 0.3 + 0.05 * torch.arange(N, dtype=torch.float64)
+        objective.temperatures = nn.Parameter(temperatures)
+        inputs, outputs = (X, Z), 2
     objective.with_pair = with_pair
     model = nn.Linear(3, outputs).double()
     with torch.no_grad():
         model.weight.mul_(0.5)
-    return objective, data, model
+    return objective, inputs, model
 
 
-def batches(objective, data, count, samples=None, seed=0):
+def batches(objective, inputs, count, samples=None, seed=0):
     """Random small batches, the same for the same seed; pairs where they are wanted."""
     generator = torch.Generator().manual_seed(seed)
     result = []
@@ -148,30 +154,30 @@ def batches(objective, data, count, samples=None, seed=0):
         draws = []
         for _ in range(2):
             spread = torch.rand((b, k), generator=generator, dtype=torch.float64)
-            draws.append(data.draw(blocks, spread, spread[0], replacement=False))
-        collated = [data.collate(draw) for draw in draws]
-        result.append(Paired(*collated) if objective.with_pair else collated[0])
+            batch = objective.draw(blocks, spread, spread[0], replacement=False)
+            draws.append(filled(batch, inputs))
+        result.append(Paired(*draws) if objective.with_pair else draws[0])
     return result
 
 
 def parameters(objective, model):
-    heats = getattr(objective, "temperatures", None)
-    return [*model.parameters(), *([] if heats is None else [heats])]
+    learned = getattr(objective, "temperatures", None)
+    return [*model.parameters(), *([] if learned is None else [learned])]
 
 
-def exact_inner(objective, data, model):
+def exact_inner(objective, inputs, model):
     """g_i(w), in plain values."""
     with torch.no_grad():
-        probe = exact_pass(model, data, objective)[0]()
+        probe = exact_pass(model, inputs, objective)[0]()
     return plain_values(objective, probe, probe.values)
 
 
 def follow(entry, rule, name, wrap=lambda objective: objective, steps=STEPS):
     """w, z and (plain) u at every step, and the objective."""
-    base, data, model = make(name, entry.affine)
+    base, inputs, model = make(name, entry.affine)
     objective, params = wrap(base), parameters(base, model)
     # A first sample without the point's class would start NCA's first mean at 0, below any bound.
-    initial = None if name != "nca" else exact_inner(base, data, model)
+    initial = None if name != "nca" else exact_inner(base, inputs, model)
     opt = entry.build(
         params,
         objective,
@@ -184,9 +190,9 @@ def follow(entry, rule, name, wrap=lambda objective: objective, steps=STEPS):
         weight_decay=rule.weight_decay,
     )
     everything, path = torch.arange(base.num_blocks), []
-    for batch in batches(base, data, steps):
+    for batch in batches(base, inputs, steps):
         if opt.snapshot_due:
-            opt.snapshot(exact_pass(model, data, objective, chunk_size=4))
+            opt.snapshot(exact_pass(model, inputs, objective, chunk_size=4))
         opt.step(lambda: objective.inner(model, batch))  # noqa: B023
         path.append(flat(params))
         path.append(flat(opt.state[p]["z"] for p in params))
@@ -269,12 +275,12 @@ def test_the_bound_by_fresh_values_is_in_the_units_of_the_row():
     """Active in every step: a row far below what the fresh value proves."""
     paths = []
     for wrap in (lambda base: base, restless):
-        base, data, model = make("cox")
+        base, inputs, model = make("cox")
         base.max_ties = 10**6  # no other bound
         opt = fcco.SOX(model.parameters(), wrap(base), lr=0.01, alpha=1.0, beta=1e-9, initial=1e-6)
         with torch.no_grad():
             model.weight.mul_(3)
-        for batch in batches(base, data, 10):
+        for batch in batches(base, inputs, 10):
             opt.step(lambda: opt.objective.inner(model, batch))  # noqa: B023
         paths.append([flat(model.parameters()), opt.table.read(torch.arange(NUM_EVENTS)).flatten()])
         assert opt.objective.active > 10
@@ -335,7 +341,7 @@ def test_rows_stale_by_hundreds_of_e_folds(method, jump):
 def test_a_sample_without_partners_leaves_no_trace(version):
     """A point that met itself alone has a row of nothing, which must not outweigh e^-500."""
     torch.manual_seed(0)
-    objective, data, model = NCA(N), AnchorData.neighbours(X.float(), CLASSES), nn.Linear(3, 2)
+    objective, inputs, model = NCA(CLASSES), X.float(), nn.Linear(3, 2)
     with torch.no_grad():
         model.weight.mul_(100)
     if version:
@@ -348,7 +354,7 @@ def test_a_sample_without_partners_leaves_no_trace(version):
 
     def visit(partners):
         place = (torch.tensor(partners, dtype=torch.float64) + 0.5) / N
-        batch = data.collate(data.draw(block, place[None], place))
+        batch = filled(objective.draw(block, place[None], place), inputs)
         value = opt.step(lambda: objective.inner(model, batch))
         assert value.isfinite()
         assert opt.state[model.weight]["z"].isfinite().all()
@@ -386,16 +392,16 @@ def test_long_runs_do_not_drift():
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_mantissas_of_corrected_rows_stay_near_one(version):
-    objective, data, model = make("cox")
+    objective, inputs, model = make("cox")
     with torch.no_grad():
         model.weight.mul_(40)  # exponents of tens
     opt = fcco.MSVRM(
         model.parameters(), objective, version=version, lr=0.01, alpha=0.3, beta=0.3,
         snapshot_every=20 if version == 3 else None, update=make_update(RULES["normalized"]),
     )  # fmt: skip
-    for batch in batches(objective, data, 60):
+    for batch in batches(objective, inputs, 60):
         if opt.snapshot_due:
-            opt.snapshot(exact_pass(model, data, objective))
+            opt.snapshot(exact_pass(model, inputs, objective))
         opt.step(lambda: objective.inner(model, batch))  # noqa: B023
     rows = opt.table.gather(torch.arange(NUM_EVENTS))
     assert (rows[:, 0] > 1e-3).all()
@@ -410,16 +416,16 @@ def test_resuming_is_bit_exact(method, name):
     entry = CATALOGUE[method]
 
     def build():
-        objective, data, model = make(name, entry.affine)
+        objective, inputs, model = make(name, entry.affine)
         common = {"lr": 0.01, "alpha": 0.4, "beta": 0.3, "snapshot_every": 3}
         update = make_update(RULES["amsgrad"])
         opt = entry.build(parameters(objective, model), objective, update=update, **common)
-        return objective, data, model, opt
+        return objective, inputs, model, opt
 
-    def run(objective, data, model, opt, some):
+    def run(objective, inputs, model, opt, some):
         for batch in some:
             if opt.snapshot_due:
-                opt.snapshot(exact_pass(model, data, objective))
+                opt.snapshot(exact_pass(model, inputs, objective))
             opt.step(lambda: objective.inner(model, batch))  # noqa: B023
         return everything(objective, model, opt)
 
@@ -445,18 +451,20 @@ def test_resuming_is_bit_exact(method, name):
 
 
 def test_read_gives_plain_values_and_gather_both_parts():
-    objective, data, model = make("contrastive")
+    objective, inputs, model = make("contrastive")
     opt = fcco.SOX(parameters(objective, model), objective, lr=0.0, alpha=1.0, beta=1.0)
-    batch = data.collate(next(data.chunks(100)))
+    batch = filled(objective.chunk(torch.arange(N)), inputs)
     opt.step(lambda: objective.inner(model, batch))
     with torch.no_grad():
         x, y = (nn.functional.normalize(model(view), dim=1) for view in (X, Z))
-        heat = objective.temperatures.unsqueeze(1)
-        pairs = ((x @ y.T - (x * y).sum(1, keepdim=True)) / heat).exp()
+        temperatures = objective.temperatures.unsqueeze(1)
+        pairs = ((x @ y.T - (x * y).sum(1, keepdim=True)) / temperatures).exp()
         u = (pairs.sum(1) - 1) / (N - 1)
     ids = torch.tensor([3, 0, 8])
     read = opt.table.read(ids)
-    torch.testing.assert_close(read, torch.stack([u, heat[:, 0]], 1)[ids], rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        read, torch.stack([u, temperatures[:, 0]], 1)[ids], rtol=1e-12, atol=0
+    )
     rows = opt.table.gather(ids)
     assert rows.shape == (3, 3)
     torch.testing.assert_close(rows[:, 0].log() + rows[:, 2], u[ids].log(), rtol=0, atol=1e-12)
@@ -524,10 +532,10 @@ REFUSALS = {
 @pytest.mark.parametrize("method", ["sox", "bsgd", "msvrm-v2-age", "msvrm-v3-theory"])
 def test_a_bad_log_scale_is_named_and_changes_nothing(what, method):
     spoil, error, message = REFUSALS[what]
-    objective, data, model = make("cox")
+    objective, inputs, model = make("cox")
     opt = CATALOGUE[method].build(model.parameters(), objective, lr=0.01, alpha=0.4, beta=0.3)
-    good = exact_pass(model, data, objective)
-    for batch in batches(objective, data, 4):
+    good = exact_pass(model, inputs, objective)
+    for batch in batches(objective, inputs, 4):
         if opt.snapshot_due:
             opt.snapshot(good)
         opt.step(lambda: objective.inner(model, batch))  # noqa: B023
@@ -544,16 +552,16 @@ def test_a_bad_log_scale_is_named_and_changes_nothing(what, method):
 
 @pytest.mark.parametrize("method", ["sox", "bsgd", "msvrm-v3-theory"])
 def test_a_log_scale_with_a_plain_objective_is_refused(method):
-    base, data, model = make("cox")
+    base, inputs, model = make("cox")
     twin = Twin(base)
     opt = CATALOGUE[method].build(model.parameters(), twin, lr=0.01, alpha=0.4, beta=0.3)
-    batch = batches(base, data, 1)[0]
+    batch = batches(base, inputs, 1)[0]
     before = capture(model, opt)
     if CATALOGUE[method].anchored:
         with pytest.raises(ValueError, match=r"Probe.log_scale is for a ScaledObjective.*Twin"):
-            opt.snapshot(exact_pass(model, data, base))
+            opt.snapshot(exact_pass(model, inputs, base))
         assert_unchanged(before, model, opt)
-        opt.snapshot(exact_pass(model, data, twin))
+        opt.snapshot(exact_pass(model, inputs, twin))
         before = capture(model, opt)
     with pytest.raises(ValueError, match=r"Probe.log_scale is for a ScaledObjective.*Twin is not"):
         opt.step(lambda: base.inner(model, batch))

@@ -46,15 +46,16 @@ def hinge(s):
     return max(1 + s, 0.0) ** 2
 
 
+def sigmoid(s):
+    return 1 / (1 + math.exp(-s))
+
+
 def mean(values):
     values = list(values)
     return sum(values) / len(values)
 
 
 def auc(h, positive, negative, margin=1.0):
-    def sigmoid(x):
-        return 1 / (1 + math.exp(-x))
-
     total = []
     for task in range(positive.shape[1]):
         p = [sigmoid(h[i][task]) for i in range(N) if positive[i, task]]
@@ -64,20 +65,17 @@ def auc(h, positive, negative, margin=1.0):
     return mean(total)
 
 
-def exponential_auc(h, positive, negative, heat):
+def exponential_auc(h, positive, negative, temperature):
     total = []
     for task in range(positive.shape[1]):
         p = [h[i][task] for i in range(N) if positive[i, task]]
         n = [h[i][task] for i in range(N) if negative[i, task]]
-        pairs = mean(math.exp((b - a) / heat) for a in p for b in n)
-        total.append(heat * math.log(1 + pairs))
+        pairs = mean(math.exp((b - a) / temperature) for a in p for b in n)
+        total.append(temperature * math.log(1 + pairs))
     return mean(total)
 
 
 def gap(h, surrogate):
-    def sigmoid(x):
-        return 1 / (1 + math.exp(-x))
-
     return mean(
         surrogate(
             mean(
@@ -150,7 +148,7 @@ def lists():
         start += length
 
 
-def list_net(h):
+def list_net(h, importance=None):
     total = []
     for items in lists():
         weight = [math.exp(float(GRADES[i])) for i in items]
@@ -161,10 +159,16 @@ def list_net(h):
                 for w, s in zip(weight, score, strict=True)
             )
         )
-    return mean(total)
+    return weighted(total, importance)
 
 
-def ndcg(h, k=None, softness=0.5):
+def weighted(values, importance):
+    importance = importance or [1.0] * len(values)
+    total = sum(w * value for w, value in zip(importance, values, strict=True))
+    return total / sum(importance)
+
+
+def ndcg(h, k=None, softness=0.5, importance=None):
     total = []
     for items in lists():
         gains = sorted((2.0 ** int(GRADES[i]) - 1 for i in items), reverse=True)[:k]
@@ -177,7 +181,7 @@ def ndcg(h, k=None, softness=0.5):
                 gain /= 1 + math.exp(-(k + 0.5 - rank) / softness)
             value += gain
         total.append(value)
-    return -mean(total)
+    return -weighted(total, importance)
 
 
 def nca(h, logarithm=False):
@@ -233,8 +237,8 @@ def attention(rows):
     return sum(math.exp(a) * s for s, a in rows) / sum(math.exp(a) for _, a in rows)
 
 
-def cvar(losses, fraction=0.5, heat=0.1):
-    return mean(heat * math.log(1 + math.exp(v / heat)) / fraction for v in losses)
+def cvar(losses, fraction=0.5, width=0.1):
+    return mean(width * math.log(1 + math.exp(v / width)) / fraction for v in losses)
 
 
 HINGE = O.SquaredHinge()
@@ -257,9 +261,9 @@ def known_only(h, of_one):
     return mean(result)
 
 
-def one_ap(h, y):
+def one_ap(h, y, surrogate=hinge):
     def rank(i, others):
-        return 1 + sum(hinge(h[j] - h[i]) for j in others if j != i)
+        return 1 + sum(surrogate(h[j] - h[i]) for j in others if j != i)
 
     everyone, positives = range(len(h)), [i for i in range(len(h)) if y[i]]
     return -mean(rank(i, positives) / rank(i, everyone) for i in positives)
@@ -315,6 +319,8 @@ CASES = [
          lambda h: average_precision(h, MANY)),
     Case("mean average precision, missing", O.AveragePrecision(MISSING, surrogate=HINGE), X, 2,
          lambda h: known_only(h, one_ap)),
+    Case("average precision, sigmoid", O.AveragePrecision(Y), X, 1,
+         lambda h: one_ap([row[0] for row in h], Y.tolist(), sigmoid)),
     Case("one-way partial auc", O.PartialAUC(Y, temperature=0.5), X, 1,
          lambda h: pairs(h, lambda s: math.exp(hinge(s) / 0.5), lambda u: 0.5 * math.log(u))),
     Case("two-way partial auc", O.PartialAUC(Y, temperature=0.5, two_way=0.7), X, 1,
@@ -332,6 +338,10 @@ CASES = [
     Case("ndcg", O.NDCG(GRADES, LENGTHS), X, 1, ndcg),
     Case("ndcg at 2", O.NDCG(GRADES, LENGTHS, top_k=2), X, 1,
          lambda h: ndcg(h, 2)),
+    Case("ndcg, lists weighted", O.NDCG(GRADES, LENGTHS, weights=[1.0, 0.5, 4.0]), X, 1,
+         lambda h: ndcg(h, importance=[1.0, 0.5, 4.0])),
+    Case("list-net, lists weighted", O.ListNet(GRADES, LENGTHS, weights=[1.0, 0.5, 4.0]), X, 1,
+         lambda h: list_net(h, importance=[1.0, 0.5, 4.0])),
     Case("dro", O.DRO(N, temperature=0.7), X, 1,
          lambda h: 0.7 * math.log(mean(math.exp(row[0] / 0.7) for row in h))),
     Case("cvar", O.CVaR(N, fraction=0.4), X, 1, lambda h: worst(h, 0.4)),

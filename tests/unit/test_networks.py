@@ -7,9 +7,7 @@ from itertools import product
 import pytest
 import torch
 
-from fcco.data import TaskData
 from fcco.methods import REGISTRY
-from fcco.metrics import macro_auroc
 from fcco.objectives import MultiTaskAUC
 from fcco_lab.baselines import BASELINES
 from fcco_lab.networks import NETWORKS, build_network
@@ -89,13 +87,13 @@ def tiny():
     generator = torch.Generator().manual_seed(0)
     classes = torch.arange(SIZE) % TASKS
     inputs = torch.randn(SIZE, 1, 8, 8, generator=generator) + classes.view(-1, 1, 1, 1)
-    train = TaskData.from_classes(inputs, classes)
+    objective = MultiTaskAUC(classes)
     return Problem(
-        train=train,
-        objective=MultiTaskAUC(TASKS),
+        train_inputs=inputs,
+        objective=objective,
         network=lambda config: deepcopy(shared(config.network)),
         test_inputs=inputs,
-        measure=lambda scores: {"auc": macro_auroc(scores, train.labels)},
+        measure=lambda scores: {"auc": objective.metric(scores)},
         classes=classes,
     )
 

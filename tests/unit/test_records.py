@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fcco.data.imbalance import binary, imbalanced
-from fcco.data.records import Classified, Ranked, Survival
+from fcco_lab.datasets.imbalance import binary, imbalanced
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 
 
 @pytest.mark.parametrize(

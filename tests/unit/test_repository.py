@@ -40,8 +40,9 @@ def test_one_version():
     )
     sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     released = [section for section in sections if section != "Unreleased"]
-    assert cited["version"] == fcco.__version__
-    assert released[0] == f"{fcco.__version__} ({cited['date-released']})"
+    assert released[0] == f"{cited['version']} ({cited['date-released']})"
+    if ".dev" not in fcco.__version__:  # between releases, both are those of the last one
+        assert cited["version"] == fcco.__version__
 
 
 def test_ci_runs_what_a_contributor_runs():

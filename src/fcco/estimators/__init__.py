@@ -5,12 +5,10 @@ try:
 except ImportError as error:
     raise ImportError("fcco.estimators needs scikit-learn: pip install 'fcco[sklearn]'") from error
 
-from fcco.estimators.auc import AUCClassifier
-from fcco.estimators.average_precision import APClassifier
-from fcco.estimators.cox import CoxRegressor
-from fcco.estimators.partial_auc import PartialAUCClassifier
-from fcco.estimators.ranking import Ranker
-from fcco.estimators.training import Record
+from fcco.estimators.base import Record
+from fcco.estimators.classifiers import APClassifier, AUCClassifier, PartialAUCClassifier
+from fcco.estimators.cox_regressor import CoxRegressor
+from fcco.estimators.ranker import Ranker
 
 __all__ = [
     "APClassifier",

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from math import cos, pi
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -15,20 +17,33 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from fcco.estimators.arguments import check_arguments, widths
 from fcco.estimators.features import LARGEST, Standardized, first_wrong
 from fcco.estimators.linear import fit_linear, linear_scores
-from fcco.estimators.network import build_network
+from fcco.estimators.network import Training, build_network, network_scores
 from fcco.estimators.target import Target
-from fcco.estimators.training import Fit, Plan, Record, cosine, root, scores_of
+from fcco.estimators.validation import check_settings, read_widths
 from fcco.schedules.stopping import keep_best
 
-__all__ = ["ScoringEstimator"]
+__all__ = ["Record", "ScoringEstimator"]
 
-_LOOKS = 20
+_NUM_EVALUATIONS = 20
 """The number of entries in the history of a network's training."""
 
 
+class Record(NamedTuple):
+    """One entry of a history."""
+
+    step: int
+    """The number of steps taken; for a linear model, of iterations of L-BFGS."""
+    objective: float
+    """The mean of the estimated objective over the steps since the last entry."""
+    metric: float | None
+    """The metric of the held-out samples, if there are any."""
+
+
+# A data class writes the __init__ that scikit-learn asks for: it stores its arguments and does
+# nothing else, and its signature also names the arguments of the base classes.
+@dataclass(eq=False, repr=False)
 class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Scores that are linear in the features, or come from a small network, and suit a ``Target``.
 
@@ -55,50 +70,31 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         random_state: seeds the split, the hidden layers and the batches.
     """
 
-    network_: nn.Sequential
-    history_: list[Record]
-    _training: Fit | None
-
-    def __init__(
-        self,
-        hidden: Sequence[int] | int = (),
-        *,
-        C: float = 1.0,
-        max_steps: int = 1000,
-        learning_rate: float = 0.03,
-        weight_decay: float = 1e-3,
-        batch_size: int = 128,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.2,
-        patience: int = 10,
-        partial_steps: int = 100,
-        verbose: bool = False,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        self.hidden = hidden
-        self.C = C
-        self.max_steps = max_steps
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.partial_steps = partial_steps
-        self.verbose = verbose
-        self.random_state = random_state
+    hidden: Sequence[int] | int = ()
+    _: KW_ONLY
+    C: float = 1.0
+    max_steps: int = 1000
+    learning_rate: float = 0.03
+    weight_decay: float = 1e-3
+    batch_size: int = 128
+    early_stopping: bool = True
+    validation_fraction: float = 0.2
+    patience: int = 10
+    partial_steps: int = 100
+    verbose: bool = False
+    random_state: int | RandomState | None = None
 
     @property
     def coef_(self) -> NDArray[np.float64]:
         """(outputs, features), of a linear model, for features as they are."""
-        return self._line()[0]
+        return self._linear_weights()[0]
 
     @property
     def intercept_(self) -> NDArray[np.float64]:
         """(outputs,), of a linear model."""
-        return self._line()[1]
+        return self._linear_weights()[1]
 
-    def _line(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _linear_weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         check_is_fitted(self, "network_")
         if len(self.network_) > 1:
             raise AttributeError("a network with hidden layers has no coef_ and no intercept_")
@@ -107,16 +103,16 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         return coefficients, bias - coefficients @ self.scaler_.mean_
 
     def _fit(self, X: Any, target: Target) -> Self:
-        """A whole training, from the beginning."""
-        check_arguments(self)
+        """Train from the beginning."""
+        check_settings(self)
         random = check_random_state(self.random_state)
-        inputs = self._scaled(X, target)
-        network, seed = self._begin(target, random)
-        self.history_ = []
-        # a finished training is not continued: partial_fit starts a new one from these weights
-        self._training = None
+        inputs = self._scale(X, target)
+        network, seed = self._build(target, random)
+        self.history_: list[Record] = []
+        # A finished training is not continued: partial_fit starts a new one from these weights.
+        self._training: Training | None = None
         if len(network) > 1:
-            training = Fit(network, self._plan(), seed=seed)
+            training = Training(network, seed=seed)
             self._fit_network(training, inputs, target, random)
             return self._keep(network, training.step)
         found = fit_linear(
@@ -128,69 +124,89 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
             random=random,
         )
         iterations = 0
-        for _, value, taken in found:
-            iterations += taken
-            self._tell(Record(iterations, value, None))
-        weights = torch.from_numpy(found[-1][0])
+        for solution in found:
+            iterations += solution.iterations
+            self._log(Record(iterations, solution.objective, None))
+        weights = torch.from_numpy(found[-1].weights)
         network.double().load_state_dict({"0.weight": weights[:-1].T, "0.bias": weights[-1]})
         return self._keep(network, iterations)
 
     def _fit_network(
-        self, training: Fit, inputs: Standardized, target: Target, random: RandomState
+        self, training: Training, inputs: Standardized, target: Target, random: RandomState
     ) -> None:
+        """Take ``max_steps`` steps, half of them on the likelihood, and stop early if asked to."""
         folds, metric = None, None
         if self.early_stopping:
             folds = target.folds(max(round(1 / self.validation_fraction), 2), random)
         if folds is not None:
-            held, rest = (np.flatnonzero(side) for side in (folds == 0, folds != 0))
-            there, judge = inputs[held], target.take(held)
+            held, rest = np.flatnonzero(folds == 0), np.flatnonzero(folds != 0)
+            held_inputs, judge = inputs[held], target.take(held)
             inputs, target = inputs[rest], target.take(rest)
 
             def metric() -> float:
-                return judge.metric(scores_of(training.network, there))
+                return judge.metric(network_scores(training.network, held_inputs))
 
-        found = keep_best(
+        steps = self.max_steps
+        rates = (self.learning_rate * (1 + cos(pi * step / steps)) / 2 for step in range(steps))
+        evaluations = keep_best(
             training.network,
             training.steps(
-                inputs, target, self.max_steps, cosine(self.max_steps), warm_up=self.max_steps // 2
+                inputs,
+                target,
+                rates,
+                weight_decay=self.weight_decay,
+                batch_size=self.batch_size,
+                warm_up=steps // 2,
             ),
-            self.max_steps,
-            every=-(-self.max_steps // _LOOKS),
+            steps,
+            every=-(-steps // _NUM_EVALUATIONS),
             metric=metric,
             patience=self.patience,
         )
-        for seen, value in found:
-            self._tell(Record(training.step, sum(seen) / len(seen), value))
+        for values, found in evaluations:
+            self._log(Record(training.step, sum(values) / len(values), found))
 
     def _partial_fit(self, X: Any, target: Target) -> Self:
-        """Further steps, or the first ones; the first samples set the scales of the features."""
-        check_arguments(self)
-        fresh = not hasattr(self, "network_")
-        if fresh:
+        """Take further steps, or the first ones; the first samples set the scales of features."""
+        check_settings(self)
+        first = not hasattr(self, "network_")
+        if first:
             self.history_ = []
-        inputs = self._scaled(X, target) if fresh else Standardized.of(X, self.scaler_)
-        training = None if fresh else self._training
+        inputs = self._scale(X, target) if first else Standardized.of(X, self.scaler_)
+        training = None if first else self._training
         if training is None:
-            network, seed = self._begin(target, check_random_state(self.random_state))
-            if not fresh:
+            network, seed = self._build(target, check_random_state(self.random_state))
+            if not first:
                 network.load_state_dict(self.network_.state_dict())
-            training = Fit(network, self._plan(), seed=seed, step=0 if fresh else self.n_steps_)
+            training = Training(network, seed=seed, step=0 if first else self.n_steps_)
         self._training = training
-        training.plan = self._plan()
-        seen = list(training.steps(inputs, target, self.partial_steps, root))
-        self._tell(Record(training.step, sum(seen) / len(seen), None))
+        # Proportional to 1 / sqrt(step): the last step is not known.
+        steps = range(training.step, training.step + self.partial_steps)
+        rates = [self.learning_rate * (1 + step / 100) ** -0.5 for step in steps]
+        values = list(
+            training.steps(
+                inputs,
+                target,
+                rates,
+                weight_decay=self.weight_decay,
+                batch_size=self.batch_size,
+            )
+        )
+        self._log(Record(training.step, sum(values) / len(values), None))
         return self._keep(training.network, training.step)
 
-    def _tell(self, record: Record) -> None:
+    def _log(self, record: Record) -> None:
+        """Add an entry to the history, and print it if asked to."""
         self.history_ = [*self.history_, record]
         if self.verbose:
             step, value, metric = record
             held_out = "" if metric is None else f", held-out metric {metric:.4f}"
-            said = f"[{type(self).__name__}] step {step}: objective {value:.5f}{held_out}"
-            print(said)  # noqa: T201
+            line = f"[{type(self).__name__}] step {step}: objective {value:.5f}{held_out}"
+            print(line)  # noqa: T201
 
     def _keep(self, network: nn.Sequential, steps: int) -> Self:
-        self.network_, self.n_steps_ = deepcopy(network).double(), steps
+        self.network_ = deepcopy(network).double()
+        self.n_steps_ = steps
         return self
 
     def _validated(
@@ -222,24 +238,20 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         """(n, outputs), in float64."""
         if len(self.network_) == 1:
             return linear_scores(features, np.vstack([self.coef_.T, self.intercept_]))
-        scores: NDArray[np.float64] = scores_of(
-            self.network_, Standardized.of(features, self.scaler_)
-        ).numpy()
+        inputs = Standardized.of(features, self.scaler_)
+        scores: NDArray[np.float64] = network_scores(self.network_, inputs).numpy()
         return scores
 
-    def _scaled(self, X: Any, target: Target) -> Standardized:
-        """Standardized by these samples."""
+    def _scale(self, X: Any, target: Target) -> Standardized:
+        """Fit the scales of the features to these samples, and standardize them."""
         self.scaler_ = StandardScaler(with_mean=not issparse(X)).fit(X, sample_weight=target.weight)
         return Standardized.of(X, self.scaler_)
 
-    def _begin(self, target: Target, random: RandomState) -> tuple[nn.Sequential, int]:
-        """A network, and the seed of its hidden layers and batches."""
+    def _build(self, target: Target, random: RandomState) -> tuple[nn.Sequential, int]:
+        """A new network, and the seed of its hidden layers and batches."""
         seed = int(random.randint(np.iinfo(np.int32).max))
-        layers = widths(self.hidden)
-        return build_network(self.n_features_in_, layers, target.outputs, seed=seed), seed
-
-    def _plan(self) -> Plan:
-        return Plan(self.learning_rate, self.weight_decay, self.batch_size)
+        widths = read_widths(self.hidden)
+        return build_network(self.n_features_in_, widths, target.outputs, seed=seed), seed
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

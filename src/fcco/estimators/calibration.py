@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 __all__ = ["platt"]
 
 _LEAST = 1e-6
-"""The smallest slope, relative to the spread of the scores: it keeps the line increasing."""
+"""The smallest slope, relative to the standard deviation of the scores: it keeps the line increasing."""
 
 
 def platt(
@@ -21,8 +21,8 @@ def platt(
 
     Args:
         scores: (n,).
-        positive: (n,), both kinds.
-        weight: (n,), how much each counts; None: all alike.
+        positive: (n,), whether each sample is positive; some are, some are not.
+        weight: (n,), how much each sample counts; None: all count alike.
 
     Examples:
         >>> scores = np.array([0.0, 1.0, 2.0, 3.0])
@@ -30,7 +30,7 @@ def platt(
         >>> slope > 0, round(slope * 1.5 + offset, 6)
         (True, 0.0)
     """
-    centre, spread = float(scores.mean()), float(scores.std()) or 1.0
-    fitted = LogisticRegression().fit(((scores - centre) / spread)[:, None], positive, weight)
-    slope = max(float(fitted.coef_[0, 0]), _LEAST) / spread
+    centre, scale = float(scores.mean()), float(scores.std()) or 1.0
+    fitted = LogisticRegression().fit(((scores - centre) / scale)[:, None], positive, weight)
+    slope = max(float(fitted.coef_[0, 0]), _LEAST) / scale
     return slope, float(fitted.intercept_[0]) - slope * centre

@@ -45,7 +45,7 @@ def baseline_hazard(
         scores: (n,), the log risks of the subjects.
         times: (n,), of the event or of the censoring.
         events: (n,), whether the event was seen.
-        weight: (n,), how much each subject counts in both sums; None: all alike.
+        weight: (n,), how much each subject counts in both sums; None: all count alike.
 
     Examples:
         >>> hazard = baseline_hazard(np.zeros(3), np.array([1.0, 2.0, 2.0]), np.array([1, 0, 1]))

@@ -1,11 +1,20 @@
-"""The scoring function: linear, or a small multi-layer perceptron."""
+"""Scoring networks: small multi-layer perceptrons, and their training by batches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
-from torch import nn
+from joblib import hash as digest_of
+from numpy.random import RandomState
+from torch import Tensor, nn
 
-__all__ = ["build_network"]
+from fcco.estimators.features import Standardized
+from fcco.estimators.target import Phase, Target
+
+__all__ = ["Training", "build_network", "network_scores"]
+
+_NUMBERS = 2**20
+"""The number of features that are written out at a time."""
 
 
 def build_network(
@@ -36,3 +45,87 @@ def build_network(
     for parameter in last.parameters():
         nn.init.zeros_(parameter)
     return nn.Sequential(*layers, last)
+
+
+class Training:
+    """A network and the state of its training by AdamW.
+
+    Args:
+        network: the network, trained in place.
+        seed: the seed of the batches.
+        step: the number of steps that the network has taken.
+    """
+
+    def __init__(self, network: nn.Sequential, *, seed: int, step: int = 0) -> None:
+        self.network = network
+        self.step = step
+        self._random = RandomState(seed)
+        self._optimizer = torch.optim.AdamW(_parameter_groups(network))
+        self._phases: Sequence[Phase] = ()
+        self._digest = ""
+
+    def steps(
+        self,
+        inputs: Standardized,
+        target: Target,
+        rates: Iterable[float],
+        *,
+        weight_decay: float,
+        batch_size: int,
+        warm_up: int = 0,
+    ) -> Iterator[float]:
+        """Take a step for each learning rate, and yield the estimated objective of each step.
+
+        With the same data as in the last call the losses keep their tables, and two calls equal
+        one longer run.
+
+        Args:
+            inputs: the features of n samples.
+            target: their labels.
+            rates: the learning rates of the steps.
+            weight_decay: decoupled, as in AdamW.
+            batch_size: samples per step.
+            warm_up: the number of steps of the first phase; all others are of the last phase.
+        """
+        digest = digest_of((inputs, target))
+        if digest != self._digest:
+            self._phases, self._digest = target.phases(), digest
+        count = inputs.shape[0]
+        for number, rate in enumerate(rates):
+            for group in self._optimizer.param_groups:
+                group["lr"] = rate * group["share"]
+                group["weight_decay"] = weight_decay
+            # With replacement, so that weights are probabilities; a loss takes a repeated sample
+            # once.
+            rows = self._random.choice(count, min(batch_size, count), p=target.probabilities)
+            batch = torch.from_numpy(inputs[rows].array()).float()
+            phase = self._phases[0 if number < warm_up else -1]
+            loss = phase(self.network(batch), torch.from_numpy(rows))
+            self._optimizer.zero_grad()
+            loss.backward()
+            self._optimizer.step()
+            self.step += 1
+            yield float(loss.detach())
+
+
+@torch.no_grad()
+def network_scores(network: nn.Module, features: Standardized) -> Tensor:
+    """Scores of all samples in float64, in chunks: sparse features are not written out whole."""
+    dtype = next(network.parameters()).dtype
+    size = max(1, _NUMBERS // features.shape[1])
+    parts = (features[start : start + size] for start in range(0, features.shape[0], size))
+    return torch.cat([network(torch.from_numpy(part.array()).to(dtype)) for part in parts]).double()
+
+
+def _parameter_groups(network: nn.Module) -> list[dict[str, Any]]:
+    """One parameter group per layer, with its factor of the learning rate.
+
+    An Adam-style step moves every weight by the same amount, and a sum of d weights by about
+    sqrt(d) times as much. With the factor 1 / sqrt(d), one learning rate suits few and many
+    features.
+    """
+    return [
+        {"params": list(layer.parameters()), "share": layer.in_features**-0.5}
+        for layer in network.modules()
+        if isinstance(layer, nn.Linear)
+    ]

@@ -1,4 +1,4 @@
-"""Targets: the labels of an estimator and their meaning for the training."""
+"""Targets: the labels of an estimator, and what a training makes of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Phase", "Rows", "Target", "spread"]
+__all__ = ["Phase", "Rows", "Target", "balanced_folds"]
 
 Rows = NDArray[np.intp]
 _FEWEST = 10
@@ -17,24 +17,28 @@ _FEWEST = 10
 
 
 class Phase(Protocol):
-    """An objective of the scores of all samples, which a training minimizes."""
+    """An objective of the scores of all samples; every ``fcco.losses.ScoreLoss`` is one."""
 
     def __call__(self, scores: Tensor, index: Tensor) -> Tensor:
-        """Its estimate from a batch, as the losses of ``fcco.losses`` give it."""
+        """Estimate the objective from a batch, for networks."""
 
     def exact(self, scores: Tensor) -> Tensor:
-        """Its value for the scores of all samples."""
+        """Compute the objective from the scores of all samples, for linear models."""
 
 
 class Target(ABC):
-    """The labels of n samples, and their meaning for the scores of the samples."""
+    """The labels of n samples, and their meaning for the scores of the samples.
+
+    Subclasses are frozen data classes of labels and settings alone: two equal targets have the
+    same hash (``joblib.hash``), by which ``partial_fit`` recognizes its data.
+    """
 
     outputs: int = 1
     """The number of scores per sample."""
     weight: NDArray[np.float64] | None = None
-    """(n,), how much each sample counts; None: all alike."""
-    chances: NDArray[np.float64] | None = None
-    """(n,), of each sample to be drawn for a batch; None: all alike."""
+    """(n,), how much each sample counts, all above 0; None: all count alike."""
+    probabilities: NDArray[np.float64] | None = None
+    """(n,), of each sample to be drawn for a batch; None: all are alike."""
 
     @abstractmethod
     def phases(self) -> Sequence[Phase]:
@@ -42,29 +46,25 @@ class Target(ABC):
 
     @abstractmethod
     def metric(self, scores: Tensor) -> float:
-        """How good scores (n, outputs) are; higher is better."""
+        """Evaluate scores (n, outputs); higher is better."""
 
     @abstractmethod
     def folds(self, count: int, random: RandomState) -> Rows | None:
         """The fold of each sample, 0 to ``count`` - 1; None if some would be too small."""
 
     @abstractmethod
-    def take(self, rows: Rows) -> Self:
-        """The labels of some rows, in ascending order."""
-
-    @abstractmethod
-    def arrays(self) -> tuple[Any, ...]:
-        """All labels and settings, to recognize the same target again."""
+    def take(self, rows: Any) -> Self:
+        """The target of some rows, in ascending order."""
 
 
-def spread(kinds: NDArray[Any], count: int, random: RandomState) -> Rows | None:
+def balanced_folds(kinds: NDArray[Any], count: int, random: RandomState) -> Rows | None:
     """Folds with the same share of every kind; None if one would get fewer than 10 of a kind.
 
     Examples:
         >>> kinds = np.repeat([0, 1], [300, 100])
-        >>> np.bincount(spread(kinds, 10, RandomState(0))[kinds == 1])
+        >>> np.bincount(balanced_folds(kinds, 10, RandomState(0))[kinds == 1])
         array([10, 10, 10, 10, 10, 10, 10, 10, 10, 10])
-        >>> spread(kinds[:350], 10, RandomState(0)) is None
+        >>> balanced_folds(kinds[:350], 10, RandomState(0)) is None
         True
     """
     names, places = np.unique(kinds, return_inverse=True)

@@ -20,7 +20,8 @@ class RowSums:
     Examples:
         >>> from fcco.kernel.rows import rows_of
         >>> from fcco.objectives import MultiTaskGap
-        >>> sums = RowSums(rows_of(MultiTaskGap(2)), 2, torch.float32, torch.device("cpu"))
+        >>> rows = rows_of(MultiTaskGap(torch.tensor([0, 1])))
+        >>> sums = RowSums(rows, 2, torch.float32, torch.device("cpu"))
         >>> for value, count in ((1.0, 1), (4.0, 2)):
         ...     sums.add(torch.tensor([0]), torch.tensor([[value]]), torch.tensor([count]))
         >>> sums.samples, sums.means()[0]

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.forward_ad import unpack_dual
 
-__all__ = ["apart", "attach"]
+__all__ = ["apart", "attach", "refuse_forward_mode"]
 
 
 def attach(value: Tensor, inputs: Tensor, slopes: Tensor, keep: Any = None) -> Tensor:
@@ -36,13 +36,38 @@ def attach(value: Tensor, inputs: Tensor, slopes: Tensor, keep: Any = None) -> T
 class _Attach(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, value: Tensor, slopes: Tensor, keep: Any) -> Tensor:
-        ctx.slopes, ctx.dtype, ctx.keep = slopes, inputs.dtype, keep
+        ctx.save_for_backward(inputs)
+        ctx.slopes, ctx.keep = slopes, keep
         return value.clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return (ctx.slopes * gradient.to(ctx.slopes)).to(ctx.dtype), None, None, None
+        slope: Tensor = _Slope.apply(*ctx.saved_tensors, ctx.slopes, gradient)  # type: ignore[no-untyped-call]
+        return slope, None, None, None
+
+
+class _Slope(torch.autograd.Function):
+    """The gradient, as a function of the inputs whose own gradient is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, slopes: Tensor, gradient: Tensor) -> Tensor:
+        return (slopes * gradient.to(slopes)).to(inputs.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None]:
+        raise RuntimeError(
+            "a loss that remembers cannot be differentiated twice: its slopes are constants of the "
+            "graph (objective.exact of all scores has second derivatives)"
+        )
+
+
+def refuse_forward_mode(tensor: Any) -> None:
+    """Raise if a tensor carries a tangent, which a loss would drop without a word."""
+    if isinstance(tensor, Tensor) and unpack_dual(tensor).tangent is not None:
+        raise RuntimeError(
+            "a loss that remembers has no forward-mode derivative (objective.exact of all scores "
+            "has one)"
+        )
 
 
 @contextmanager

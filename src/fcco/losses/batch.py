@@ -22,8 +22,8 @@ class ScoreBatch:
     """(B,), distinct."""
     scores: Tensor
     """(B, T), at least float32, attached to the graph."""
-    share: Tensor
-    """(B,): 1/B each, or the sum of the weights of a sample's draws over the number of draws."""
+    share: Tensor | float
+    """1/B, or (B, 1): the sum of the weights of a sample's draws over the number of draws."""
 
 
 def read_batch(
@@ -43,22 +43,22 @@ def read_batch(
         >>> batch = read_batch(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([4, 4, 0]), None,
         ...                    num_samples=5, num_tasks=1)
         >>> batch.index, batch.scores.T, batch.share
-        (tensor([0, 4]), tensor([[5., 2.]]), tensor([0.5000, 0.5000], dtype=torch.float64))
+        (tensor([0, 4]), tensor([[5., 2.]]), 0.5)
     """
     read = partial(_checked, scores, index, weight, num_samples, num_tasks)
     index, scores, *weights = exchange(ranks, read)
-    draws = torch.ones(len(index), dtype=torch.float64, device=scores.device)
+    draws = len(index)
+    if len(index.unique()) == draws:
+        share = weights[0].unsqueeze(1) / max(draws, 1) if weights else 1 / max(draws, 1)
+        return ScoreBatch(index, scores, share)
     index, inverse = index.unique(return_inverse=True)
-    share = torch.zeros(len(index), dtype=torch.float64, device=scores.device)
-    if len(index) == len(inverse):
-        scores = scores[inverse.argsort()]
-    else:
-        counts = share.index_add(0, inverse, draws).to(scores.dtype)
-        merged = scores.new_zeros(len(index), num_tasks).index_add(0, inverse, scores)
-        scores = merged / counts.unsqueeze(1)
+    counts = torch.bincount(inverse).to(scores.dtype)
+    merged = scores.new_zeros(len(index), num_tasks).index_add(0, inverse, scores)
+    merged = merged / counts.unsqueeze(1)
     if not weights:
-        return ScoreBatch(index, scores, share + 1 / max(len(index), 1))
-    return ScoreBatch(index, scores, share.index_add(0, inverse, weights[0]) / max(len(inverse), 1))
+        return ScoreBatch(index, merged, 1 / len(index))
+    total = weights[0].new_zeros(len(index)).index_add(0, inverse, weights[0])
+    return ScoreBatch(index, merged, total.unsqueeze(1) / draws)
 
 
 def read_index(given: Any, count: int, *, name: str = "index", members: str = "samples") -> Tensor:
@@ -69,7 +69,7 @@ def read_index(given: Any, count: int, *, name: str = "index", members: str = "s
         Traceback (most recent call last):
         ValueError: index: samples [3] are outside 0..2, those that the criterion was built for
     """
-    index = tensor(name, given)
+    index = given if isinstance(given, Tensor) else tensor(name, given)
     whole = not (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool)
     if index.ndim != 1 or not (whole or not len(index)):
         raise ValueError(
@@ -77,10 +77,13 @@ def read_index(given: Any, count: int, *, name: str = "index", members: str = "s
             f"{tuple(index.shape)}"
         )
     index = index.long()
-    outside = (index < 0) | (index >= count)
-    if outside.any():
+    if not len(index):
+        return index
+    least, most = index.aminmax()
+    if least < 0 or most >= count:
+        outside = index[(index < 0) | (index >= count)]
         raise ValueError(
-            f"{name}: {members} {named(index[outside])} are outside 0..{count - 1}, those that "
+            f"{name}: {members} {named(outside)} are outside 0..{count - 1}, those that "
             "the criterion was built for"
         )
     return index
@@ -104,8 +107,8 @@ def _checked(
     index = read_index(index, num_samples)
     scores = _scores(scores, len(index), num_tasks)
     index = index.to(scores.device)
-    lost = (~scores.isfinite()).any(1)
-    if lost.any():
+    if not scores.detach().isfinite().all():
+        lost = (~scores.detach().isfinite()).any(1)
         raise FloatingPointError(f"scores of samples {named(index[lost])} are not finite")
     return [index, scores] if weight is None else [index, scores, _weights(weight, index)]
 

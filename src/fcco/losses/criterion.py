@@ -41,7 +41,7 @@ class Criterion(nn.Module):
                 "order of the samples, or to other settings than this loss was built with"
             )
             return
-        super()._load_from_state_dict(state, prefix, *args)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state, prefix, *args)
 
     def __init_subclass__(cls) -> None:
         """A forward pass reads numbers from its table and writes to it: it is never compiled."""

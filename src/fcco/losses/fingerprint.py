@@ -30,7 +30,7 @@ def fingerprint(objective: Any) -> Tensor:
 
 
 def _parts(thing: Any) -> Iterator[bytes]:
-    if isinstance(thing, nn.Parameter) or callable(thing) and not hasattr(thing, "__dict__"):
+    if isinstance(thing, nn.Parameter) or (callable(thing) and not hasattr(thing, "__dict__")):
         return
     if isinstance(thing, Tensor):
         flat = thing.detach().cpu().contiguous()

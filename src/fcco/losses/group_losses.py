@@ -58,7 +58,9 @@ class GroupDROLoss(_GroupLoss):
     """
 
     def __init__(self, num_groups: int, *, temperature: float, beta: Beta = "auto") -> None:
-        super().__init__(GroupDRO(_groups(num_groups), temperature=temperature, loss=_given), beta=beta)
+        super().__init__(
+            GroupDRO(_groups(num_groups), temperature=temperature, loss=_given), beta=beta
+        )
 
 
 class GroupCVaRLoss(_GroupLoss):

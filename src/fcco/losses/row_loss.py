@@ -14,7 +14,7 @@ from fcco.kernel.rows import rows_of
 from fcco.kernel.step import Step, look, surprises, track
 from fcco.kernel.table import BlockTable
 from fcco.kernel.writes import commit
-from fcco.losses.attach import apart, attach
+from fcco.losses.attach import apart, attach, refuse_forward_mode
 from fcco.losses.criterion import Criterion
 from fcco.methods import SOX, Beta, Coefficients, Point, next_gain
 from fcco.methods.gain import new_gain
@@ -93,6 +93,7 @@ class RowLoss(Criterion):
 
     def _take(self, probe: Probe, share: float = 1.0) -> Tensor:
         """One step of the table; ``share`` is the weight of ``Probe.loss`` (on several ranks)."""
+        refuse_forward_mode(getattr(probe, "values", None))
         taken = self._before(probe) or self._step(probe)
         wide = torch.promote_types(probe.values.dtype, torch.float32)
         value = taken.mean.to(wide)

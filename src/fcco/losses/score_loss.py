@@ -1,11 +1,12 @@
 """Losses that remember one score per sample, so that a batch is compared with all samples."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcco.losses.attach import apart, attach
+from fcco.losses.attach import apart, attach, refuse_forward_mode
 from fcco.losses.batch import read_batch
 from fcco.losses.criterion import Criterion
 from fcco.objectives import (
@@ -36,6 +37,8 @@ __all__ = [
     "PushLoss",
     "ScoreLoss",
 ]
+
+_NOTHING = SimpleNamespace()
 
 
 class ScoreLoss(Criterion):
@@ -92,6 +95,7 @@ class ScoreLoss(Criterion):
         super().__init__(objective)
         # Not a submodule: a threshold that only an optimizer learns is no parameter of the loss.
         self.__dict__["objective"] = objective
+        objective.lock()
         shape = objective.num_samples, objective.num_tasks
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
         self.register_buffer("scores", torch.zeros(shape, dtype=dtype))
@@ -100,6 +104,14 @@ class ScoreLoss(Criterion):
         weight = None if sample_weight is None else read_weight(sample_weight, shape[0])
         self.register_buffer("sample_weight", weight, persistent=False)
         self.sums = objective.running_sums() if weight is None else None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in vars(self.__dict__.get("objective", _NOTHING)):
+            raise AttributeError(
+                f"{name} is a setting of the objective that the table was built from: build "
+                "another loss"
+            )
+        super().__setattr__(name, value)
 
     def exact(self, scores: Tensor) -> Tensor:
         """F of all N scores, differentiable: for L-BFGS, or the objective at the end of a run."""
@@ -114,6 +126,7 @@ class ScoreLoss(Criterion):
             weight: (B,), 1 / (N probability) of each draw, if samples are not drawn uniformly;
                 then a sample that comes twice counts twice.
         """
+        refuse_forward_mode(scores)
         batch = read_batch(
             scores.to(self.scores.device) if isinstance(scores, Tensor) else scores,
             index,
@@ -136,8 +149,7 @@ class ScoreLoss(Criterion):
                 update = self._updated(change)
                 value, slope = update.value.to(batch.scores.dtype), update.slope
                 if slope is not None:
-                    share = change.count * batch.share
-                    slope = (slope * share.unsqueeze(1)).to(value.dtype)
+                    slope = (slope * (change.count * batch.share)).to(value.dtype)
                 self._check(change, value, slope)
                 if change.writes:
                     self.scores[change.index] = change.scores
@@ -190,10 +202,8 @@ class ScoreLoss(Criterion):
         return Update(value.detach(), slope[change.index])
 
     def _check(self, change: Change, value: Tensor, slope: Tensor | None) -> None:
-        finite = value.isfinite() & change.scores.isfinite().all()
-        if slope is not None:
-            finite &= slope.isfinite().all()
-        if not finite:
+        finite = value.isfinite() if slope is None else value.isfinite() & slope.isfinite().all()
+        if not finite or not change.scores.isfinite().all():
             size = change.scores.abs().amax(1)
             raise FloatingPointError(
                 f"the loss is {value.item()}, or its gradient is not finite, with the scores of "
@@ -202,10 +212,9 @@ class ScoreLoss(Criterion):
             )
 
     def extra_repr(self) -> str:
-        """The objective, and the size of the table."""
+        """The size of the table."""
         samples, tasks = self.scores.shape
-        text = f"{type(self.objective).__name__}, num_samples={samples}"
-        return text + (f", num_tasks={tasks}" if tasks > 1 else "")
+        return f"num_samples={samples}" + (f", num_tasks={tasks}" if tasks > 1 else "")
 
 
 class CoxLoss(ScoreLoss):
@@ -256,8 +265,8 @@ class APLoss(ScoreLoss):
 
     Examples:
         >>> criterion = APLoss(torch.tensor([1, 0]))
-        >>> criterion(torch.tensor([9.0, -9.0]), torch.tensor([0, 1]))
-        tensor(-1.0000)
+        >>> criterion(torch.zeros(2), torch.tensor([0, 1]))  # 1 / (1 + sigmoid(0))
+        tensor(-0.6667)
     """
 
     def __init__(self, labels: Any, *, surrogate: Surrogate | None = None) -> None:

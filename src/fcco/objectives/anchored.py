@@ -1,4 +1,4 @@
-"""Blocks that are anchors, compared with partners from one pool that all anchors of a step share."""
+"""Blocks that are anchors; those of one step share a pool of partners."""
 
 from collections.abc import Sequence
 from functools import cached_property

@@ -4,15 +4,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from fcco.objectives.curves import area, mean_over_tasks
 from fcco.objectives.domains import check_positive
 from fcco.objectives.labels import read_labels
 from fcco.objectives.running import Change, RunningSums, Update
 from fcco.objectives.sampling import scale_of, standard_error
-from fcco.objectives.score import pair_scores
+from fcco.objectives.score import partner_scores, read_outputs
 from fcco.objectives.structure import Column, Structure
+from fcco.objectives.surrogates import precise_softplus
 from fcco.objectives.tasks import TaskObjective
 from fcco.problem.batches import PairBatch
 from fcco.problem.probe import Probe
@@ -20,8 +20,8 @@ from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["AUC"]
 
-_SMALLEST = 1e-200
-"""A smaller sum may have lost terms."""
+_LARGEST = 1e150
+"""Sums beyond it, or below its inverse, are formed in logarithms."""
 
 
 class AUC(TaskObjective, ScaledObjective):
@@ -71,16 +71,21 @@ class AUC(TaskObjective, ScaledObjective):
         self.bounded = bounded
         self._build(labels)
 
-    def _build(self, labels: Any) -> None:  # type: ignore[override]
+    def _build(self, labels: Any) -> None:
         read = read_labels(labels)
         self._set_tasks(read)
         self.inner_size = self.num_samples
         self._weights = Column(self._factor)
-        self._sides = Structure(positive=read.positive, negative=read.negative, valid=read.valid)
+        self._sides = Structure(
+            positive=read.positive,
+            negative=read.negative,
+            counts=self._counts.flip(0).double(),
+            valid=read.valid,
+        )
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """Both means, over each task's own samples or over samples that all tasks share."""
-        h, _ = pair_scores(model, batch, self.num_tasks)
+        h = partner_scores(read_outputs(model, batch, self.num_tasks), batch)
         # (2, B1, k): negatives, whose scores should be low, then positives
         cost, weights = torch.stack([h, -h]), batch.weights.to(h.dtype).flip(0)
         weights = weights.expand(-1, len(h), -1)
@@ -91,7 +96,7 @@ class AUC(TaskObjective, ScaledObjective):
         noise = standard_error(terms.detach().flatten(0, 1), sizes.flatten()).view(sizes.shape).T
         loss = None
         if self.cross_entropy:
-            each = (weights * softplus(cost)).sum((0, 2)) * self._weights(batch.blocks, h)
+            each = (weights * precise_softplus(cost)).sum((0, 2)) * self._weights(batch.blocks, h)
             loss = self.cross_entropy * each.mean() / 2
         values = terms.sum(2).T
         samples = batch.samples
@@ -100,7 +105,7 @@ class AUC(TaskObjective, ScaledObjective):
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """T log(1 + u_1 u_2), or T log(u_1 u_2)."""
         logs = u.clamp(min=torch.finfo(u.dtype).tiny).log().sum(1) + 2 * log_scale
-        values = self.temperature * (softplus(logs) if self.bounded else logs)
+        values = self.temperature * (precise_softplus(logs) if self.bounded else logs)
         return values * self._weights(blocks, u) if self._lacking else values
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
@@ -123,7 +128,7 @@ class AUC(TaskObjective, ScaledObjective):
                 exponents = exponents + part.clamp(min=1e-300).log()
             logs.append(exponents.logsumexp(0) - total.log())
             if self.cross_entropy:
-                costs.append((part * softplus(z[:, valid])).sum(0) / total)
+                costs.append((part * precise_softplus(z[:, valid])).sum(0) / total)
         both = logs[0] + logs[1]
         # logaddexp is exact where torch's softplus leaves out the last digits, beyond 20.
         value = torch.logaddexp(both, torch.zeros_like(both)) if self.bounded else both
@@ -164,26 +169,25 @@ class _AUCSums(RunningSums):
         own = self._terms(change.scores, change.index)
         terms[:, change.index] = own
         sides = objective._sides.on(terms.device)
-        members = sides.negative, sides.positive
-        if change.all_seen:
-            counts = objective._counts.to(terms.device).flip(0)
-        else:
-            counts = torch.stack([(side & change.seen.unsqueeze(1)).sum(0) for side in members])
-        valid = (counts > 0).all(0)
-        if not valid.any():
+        counts, valid = sides.counts, sides.valid
+        if not change.all_seen:
+            members = torch.stack([sides.negative, sides.positive])
+            counts = (members & change.seen.unsqueeze(1)).sum(1).double()
+            valid = (counts > 0).all(0)
+        number = int(valid.sum())
+        if not number:
             return Update(own.new_zeros(()), torch.zeros_like(own[0]))
-        sums = terms.sum(1)
-        means = sums / counts.clamp(min=1)
-        odds = means.prod(0).where(valid, 1.0)
-        small, large = sums[:, valid].min(), sums[:, valid].max()
-        if not (small > _SMALLEST and large < 1 / _SMALLEST and odds.isfinite().all()):
+        sums = terms.sum(1).where(valid, 1.0)
+        least, most = sums.aminmax()
+        if not (least > 1 / _LARGEST and most < _LARGEST):
             return None
-        share = valid / valid.sum().double()
+        share = valid / number
+        odds = (sums / counts.clamp(min=1)).prod(0)
         logs = torch.log1p(odds) if objective.bounded else odds.log()
         value = objective.temperature * (share * logs).sum()
         if not change.slopes:
             return Update(value, None)
         # d log(1 + u_1 u_2) = u_1 u_2 / (1 + u_1 u_2) d log(u_1 u_2)
-        rate = odds / (1 + odds) if objective.bounded else torch.ones_like(odds)
-        parts = own / sums.where(valid, 1.0).unsqueeze(1)
-        return Update(value, (parts[0] - parts[1]) * share * rate)
+        rate = share * odds / (1 + odds) if objective.bounded else share
+        parts = own / sums.unsqueeze(1)
+        return Update(value, (parts[0] - parts[1]) * rate)

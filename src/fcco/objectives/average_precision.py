@@ -9,8 +9,8 @@ from fcco.objectives.curves import average_precision, mean_over_tasks
 from fcco.objectives.domains import project_ratio
 from fcco.objectives.pairs import Term
 from fcco.objectives.ranked import RankedObjective
-from fcco.objectives.sampling import summed, weighed
-from fcco.objectives.score import pair_scores
+from fcco.objectives.sampling import cost_probe
+from fcco.objectives.score import differences
 from fcco.objectives.surrogates import Sigmoid, Surrogate
 from fcco.problem.batches import PairBatch
 from fcco.problem.probe import Probe
@@ -51,7 +51,7 @@ class AveragePrecision(RankedObjective):
         self.surrogate = Sigmoid() if surrogate is None else surrogate
         self._build(labels)
 
-    def _build(self, labels: Any) -> None:  # type: ignore[override]
+    def _build(self, labels: Any) -> None:
         self._set_ranks(labels, negatives=False, compare_all=True)
 
     def _term(self) -> Term:
@@ -62,9 +62,7 @@ class AveragePrecision(RankedObjective):
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """Both means over the partners."""
-        partners, anchor = pair_scores(model, batch, self.num_tasks)
-        values, noise = summed(weighed(self.surrogate(partners - anchor), batch.weights), batch)
-        return Probe(batch.blocks, values, batch.samples, noise=noise)
+        return cost_probe(self.surrogate(differences(model, batch, self.num_tasks)), batch)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the precision at the rank of each positive."""

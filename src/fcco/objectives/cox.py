@@ -8,8 +8,8 @@ from torch.nn.functional import pad
 
 from fcco.objectives.anchored import AnchoredObjective
 from fcco.objectives.running import Change, RunningSums, Update
-from fcco.objectives.sampling import exponentials, summed
-from fcco.objectives.score import pair_scores, read_scores, read_weight
+from fcco.objectives.sampling import exponential_probe
+from fcco.objectives.score import differences, read_scores, read_weight
 from fcco.objectives.structure import Structure
 from fcco.problem.batches import PairBatch
 from fcco.problem.given import structure
@@ -60,7 +60,7 @@ class Cox(AnchoredObjective, ScaledObjective):
         self.ties = ties
         self._build(times, events)
 
-    def _build(self, times: Any, events: Any) -> None:  # type: ignore[override]
+    def _build(self, times: Any, events: Any) -> None:
         times = structure("times", times, None, kind="real")
         events = structure("events", events, len(times), kind="binary")
         if not events.any():
@@ -100,15 +100,12 @@ class Cox(AnchoredObjective, ScaledObjective):
 
     def _weigh(self, blocks: Tensor, inside: Tensor) -> Tensor:
         """By Efron's ties the l-th of d tied events counts these d with the weight 1 - l/d."""
-        at_risk, tied = inside.double()
+        at_risk, tied = inside.double().unbind(0)
         return (at_risk - self._share[blocks, None] * tied).unsqueeze(0)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over the sampled subjects at risk."""
-        partners, anchor = pair_scores(model, batch, 1)
-        terms, scale = exponentials(partners - anchor, batch.weights[0])
-        values, noise = summed(terms.unsqueeze(0), batch)
-        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
+        return exponential_probe(differences(model, batch, 1), batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """The log of the sum over the risk set."""

@@ -22,7 +22,7 @@ __all__ = ["AttentionPooling", "SoftmaxPooling"]
 class _Bags(GroupObjective, ScaledObjective):
     """Labels of bags, and the bag of each instance."""
 
-    def _build(self, bags: Any, labels: Any) -> None:  # type: ignore[override]
+    def _build(self, bags: Any, labels: Any) -> None:
         self._set_groups(bags, name="bags")
         self.inner_size = int(self.sizes.max())
         self.labels = structure("labels", labels, None, kind="binary")

@@ -11,8 +11,8 @@ from torch import Tensor
 from fcco.objectives.domains import check_positive
 from fcco.objectives.pairs import Pairs, PairSums, Term
 from fcco.objectives.running import Change, RunningSums, Update
-from fcco.objectives.sampling import exponentials, summed, weighed
-from fcco.objectives.score import ScoreObjective, pair_scores, read_scores, read_weight
+from fcco.objectives.sampling import cost_probe, exponential_probe
+from fcco.objectives.score import ScoreObjective, differences, read_scores, read_weight
 from fcco.objectives.structure import Column, Structure
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.problem.batches import PairBatch
@@ -182,7 +182,7 @@ class ListNet(ListObjective, ScaledObjective):
         self.weights = weights
         self._build(grades, lengths)
 
-    def _build(self, grades: Any, lengths: Any) -> None:  # type: ignore[override]
+    def _build(self, grades: Any, lengths: Any) -> None:
         self._set_lists(grades, lengths)
         self.inner_size = int(self.lengths.max())
         lists = self._lists.on(torch.device("cpu"))
@@ -195,10 +195,7 @@ class ListNet(ListObjective, ScaledObjective):
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over sampled items of the same list."""
-        partners, anchor = pair_scores(model, batch, 1)
-        terms, scale = exponentials(partners - anchor, batch.weights[0])
-        values, noise = summed(terms.unsqueeze(0), batch)
-        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
+        return exponential_probe(differences(model, batch, 1), batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """p times the log of the sum over the list."""
@@ -312,7 +309,7 @@ class NDCG(ListObjective):
         self.weights = weights
         self._build(grades, lengths)
 
-    def _build(self, grades: Any, lengths: Any) -> None:  # type: ignore[override]
+    def _build(self, grades: Any, lengths: Any) -> None:
         self._set_lists(grades, lengths)
         gains = self.grades.double().exp2() - 1
         if not self.num_blocks:
@@ -351,7 +348,8 @@ class NDCG(ListObjective):
         importance = self._importance(weight, device) * (ideal > 0)
         total = importance.sum()
         share = importance / (ideal.where(ideal > 0, 1.0) * total.where(total > 0, 1.0))
-        return (gains * share[lists.owner])[self._pairs.structure.on(device).anchors]
+        weights: Tensor = gains * share[lists.owner]
+        return weights[self._pairs.structure.on(device).anchors]
 
     def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
         """Minus the discount of a smooth rank, which is the sum."""
@@ -369,9 +367,7 @@ class NDCG(ListObjective):
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over sampled items of the same list."""
-        partners, anchor = pair_scores(model, batch, 1)
-        values, noise = summed(weighed(self.surrogate(partners - anchor), batch.weights), batch)
-        return Probe(batch.blocks, values, batch.samples, noise=noise)
+        return cost_probe(self.surrogate(differences(model, batch, 1)), batch)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Minus the discounted gain at the smooth rank."""

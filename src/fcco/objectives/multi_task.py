@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from fcco.objectives.curves import area, mean_over_tasks
 from fcco.objectives.labels import read_tasks
-from fcco.objectives.score import pair_scores
+from fcco.objectives.score import partner_scores, read_outputs
 from fcco.objectives.structure import Column, Structure
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.objectives.tasks import TaskObjective
@@ -21,7 +21,7 @@ __all__ = ["MultiTaskAUC", "MultiTaskGap", "class_moments"]
 class _Moments(TaskObjective):
     """Objectives of the means of a sigmoid score, and of its square, over both classes."""
 
-    def _build(self, labels: Any) -> None:  # type: ignore[override]
+    def _build(self, labels: Any) -> None:
         read = read_tasks(labels)
         self._set_tasks(read)
         self._weights = Column(self._factor)
@@ -33,7 +33,7 @@ class _Moments(TaskObjective):
 
     def _sampled(self, model: Any, batch: PairBatch) -> tuple[Tensor, Tensor]:
         """(E+ h, E- h, E+ h^2, E- h^2) of each block, (B1, 4), and their standard errors."""
-        logits, _ = pair_scores(model, batch, self.num_tasks)
+        logits = partner_scores(read_outputs(model, batch, self.num_tasks), batch)
         weights = batch.weights.to(logits.dtype).expand(-1, len(logits), -1)
         moments = class_moments(logits.T, weights.mT)
         means, squares = moments.detach().split(2, dim=1)
@@ -164,7 +164,7 @@ class MultiTaskGap(_Moments):
             gap = moments[:, 1:2] - moments[:, :1]
             error = noise[:, :2].norm(dim=1, keepdim=True)
             return Probe(batch.blocks, gap, batch.samples, noise=error)
-        logits, _ = pair_scores(model, batch, self.num_tasks)
+        logits = partner_scores(read_outputs(model, batch, self.num_tasks), batch)
         h, positives = logits.sigmoid(), logits.shape[1] // 2
         if positives < 2:
             raise ValueError("paired=True needs two positives and two negatives of every task")

@@ -169,7 +169,9 @@ class Pairs:
             None if weight is None else weight[sample],
         )
 
-    def form(self, panel: Panel, line: Tensor, scores: Tensor, own: Any = 1.0) -> tuple[Tensor, Tensor]:
+    def form(
+        self, panel: Panel, line: Tensor, scores: Tensor, own: Any = 1.0
+    ) -> tuple[Tensor, Tensor]:
         """u of anchors with these scores on some lines of a panel, from all their pairs.
 
         Returned as sums (k, 1) or (k, 2) over exp(log-scale), (k,), such that the first is about 1.
@@ -262,7 +264,8 @@ class PairSums(RunningSums):
     digits: the scale follows the largest value that a sum had since it was formed, so that a small
     ``sums`` shows how many. Rows that have lost 20 of 53 bits (a dominant exponential was taken
     out) are formed anew, at most B of them or a million pairs' worth in one step; a row that waits
-    for its turn is never taken for smaller than 1e-15 of what it was.
+    for its turn is never taken for smaller than 1e-15 of what it was. The row of an anchor means
+    nothing before the anchor is seen, which forms it.
 
     Args:
         objective: whose ``_pairs``, ``_cost`` and ``_row_weights`` are used.
@@ -281,7 +284,7 @@ class PairSums(RunningSums):
         rows = self.pairs.num_rows
         columns = 1 if self.pairs.structure.on(torch.device("cpu")).marked is None else 2
         self.register_buffer("sums", torch.ones(rows, columns, dtype=torch.float64))
-        self.register_buffer("scale", torch.full((rows,), TINY, dtype=torch.float64))
+        self.register_buffer("scale", torch.zeros(rows, dtype=torch.float64))
         self.register_buffer("costs", torch.zeros(rows, dtype=torch.float64))
 
     def prepare(self, scores: Tensor, seen: Tensor) -> None:

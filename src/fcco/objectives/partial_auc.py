@@ -1,4 +1,4 @@
-"""Partial AUC: soft maxima over the hardest negatives, or at high sensitivity over the positives."""
+"""Partial AUC: soft maxima over the hardest negatives, or over the hardest positives."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from fcco.objectives.curves import mean_over_tasks, partial_area
 from fcco.objectives.domains import check_positive
 from fcco.objectives.pairs import Term
 from fcco.objectives.ranked import RankedObjective
-from fcco.objectives.sampling import exponentials, summed
-from fcco.objectives.score import pair_scores
+from fcco.objectives.sampling import exponential_probe
+from fcco.objectives.score import differences
 from fcco.objectives.surrogates import SquaredHinge, Surrogate, exp_then_linear
 from fcco.problem.batches import PairBatch
 from fcco.problem.probe import Probe
@@ -82,7 +82,7 @@ class PartialAUC(RankedObjective, ScaledObjective):
         self.sign = -1.0 if self.swapped else 1.0
         self._build(labels)
 
-    def _build(self, labels: Any) -> None:  # type: ignore[override]
+    def _build(self, labels: Any) -> None:
         self._set_ranks(labels, negatives=self.swapped, compare_all=False)
         self.inner_size = int(self.sizes.max())
 
@@ -97,11 +97,8 @@ class PartialAUC(RankedObjective, ScaledObjective):
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over the sampled partners."""
-        partners, anchor = pair_scores(model, batch, self.num_tasks)
-        exponents = self.surrogate(self.sign * (partners - anchor)) / self.temperature
-        terms, scale = exponentials(exponents, batch.weights[0])
-        values, noise = summed(terms.unsqueeze(0), batch)
-        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
+        costs = self.surrogate(self.sign * differences(model, batch, self.num_tasks))
+        return exponential_probe(costs / self.temperature, batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """lambda log u, or a power of u."""
@@ -111,7 +108,7 @@ class PartialAUC(RankedObjective, ScaledObjective):
         """u >= 1, because l >= 0."""
         return torch.maximum(u, (-log_scale).clamp(max=80).exp().unsqueeze(1))
 
-    def metric(  # type: ignore[override]
+    def metric(
         self,
         scores: Any,
         weight: Any = None,

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from fcco.objectives.pairs import Term
 from fcco.objectives.ranked import RankedObjective
-from fcco.objectives.sampling import summed, weighed
-from fcco.objectives.score import pair_scores
+from fcco.objectives.sampling import cost_probe
+from fcco.objectives.score import differences
 from fcco.objectives.surrogates import Logistic, Surrogate
 from fcco.problem.batches import PairBatch
 from fcco.problem.probe import Probe
@@ -59,7 +59,7 @@ class PNormPush(RankedObjective):
         self.surrogate = Logistic() if surrogate is None else surrogate
         self._build(labels)
 
-    def _build(self, labels: Any) -> None:  # type: ignore[override]
+    def _build(self, labels: Any) -> None:
         self._set_ranks(labels, negatives=True, compare_all=False)
 
     def _term(self) -> Term:
@@ -70,15 +70,14 @@ class PNormPush(RankedObjective):
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over the sampled positives."""
-        partners, anchor = pair_scores(model, batch, self.num_tasks)
-        terms = weighed(self.surrogate(anchor - partners), batch.weights)
+        costs = self.surrogate(-differences(model, batch, self.num_tasks))
         if not self.paired:
-            values, noise = summed(terms, batch)
-            return Probe(batch.blocks, values, batch.samples, noise=noise)
-        half = terms.shape[2] // 2
-        if half < 1 or 2 * half != terms.shape[2]:
+            return cost_probe(costs, batch)
+        half = costs.shape[1] // 2
+        if half < 1 or 2 * half != costs.shape[1]:
             raise ValueError("paired=True needs an even number of positives")
-        value, pair = (2 * part.sum(2).T for part in terms.split(half, dim=2))
+        terms = 2 * costs * batch.weights[0].to(costs.dtype)
+        value, pair = (part.sum(1, keepdim=True) for part in terms.split(half, dim=1))
         return Probe(batch.blocks, value, samples=half, pair=pair)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:

@@ -51,7 +51,8 @@ class RankedObjective(AnchoredObjective):
         self.num_samples, self.num_tasks = read.positive.shape
         positives, others = read.positive.sum(0), read.negative.sum(0)
         order = read.order
-        places = torch.empty_like(order).scatter(1, order, torch.arange(len(read.positive)).expand_as(order))  # fmt: skip
+        ranks = torch.arange(self.num_samples).expand_as(order)
+        places = torch.empty_like(order).scatter(1, order, ranks)
         self.places = places.where((read.positive | read.negative).T, -1)
         anchor = (read.negative if negatives else read.positive) & read.valid
         partner = read.positive if negatives else read.negative
@@ -148,9 +149,7 @@ class RankedObjective(AnchoredObjective):
             anchors = column[s.anchors[mine] // self.num_tasks]
             kinds = [cells] if s.marked is None else [cells, cells[s.marked[cells]]]
             sums = [
-                surrogate.sums(
-                    self.sign * column[kind // self.num_tasks], self.sign * anchors
-                )
+                surrogate.sums(self.sign * column[kind // self.num_tasks], self.sign * anchors)
                 for kind in kinds
             ]
             all_sums = torch.stack(sums, dim=1) + self._pairs.own

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.sampling import exponentials, standard_error, summed
-from fcco.objectives.score import ScoreObjective, pair_scores
+from fcco.objectives.sampling import exponential_probe, standard_error
+from fcco.objectives.score import ScoreObjective, partner_scores, read_outputs
 from fcco.problem.batches import PairBatch
 from fcco.problem.draws import draw
 from fcco.problem.given import whole
@@ -24,7 +24,7 @@ class _OneBlock(ScoreObjective):
 
     num_blocks = 1
 
-    def _build(self, num_samples: Any) -> None:  # type: ignore[override]
+    def _build(self, num_samples: Any) -> None:
         self.num_samples = whole("num_samples", num_samples)
         check_positive(num_samples=self.num_samples)
 
@@ -90,10 +90,8 @@ class DRO(_OneBlock, ScaledObjective):
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over the sampled losses."""
-        losses, _ = pair_scores(model, batch, 1)
-        terms, scale = exponentials(losses / self.temperature, batch.weights[0])
-        values, noise = summed(terms.unsqueeze(0), batch)
-        return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise)
+        losses = partner_scores(read_outputs(model, batch, 1), batch)
+        return exponential_probe(losses / self.temperature, batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """T log u."""
@@ -145,7 +143,7 @@ class CVaR(nn.Module, _OneBlock):
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean excess of the sampled losses over the threshold, and the threshold."""
-        losses, _ = pair_scores(model, batch, 1)
+        losses = partner_scores(read_outputs(model, batch, 1), batch)
         threshold = self.threshold.to(losses.dtype)
         terms = batch.weights[0].to(losses.dtype) * (losses - threshold).clamp(min=0)
         values = torch.stack([terms.sum(1), threshold.expand(1)], dim=1)

@@ -108,4 +108,4 @@ class RunningSums(nn.Module):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         self.forget()
-        super()._load_from_state_dict(*args, **kwargs)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(*args, **kwargs)

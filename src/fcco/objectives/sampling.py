@@ -4,16 +4,17 @@ import torch
 from torch import Tensor
 
 from fcco.problem.batches import GroupBatch, PairBatch
+from fcco.problem.probe import Probe
 
 __all__ = [
+    "cost_probe",
     "error_of_means",
+    "exponential_probe",
     "exponentials",
     "grouped_exponentials",
     "one_vs_rest",
     "scale_of",
     "standard_error",
-    "summed",
-    "weighed",
 ]
 
 
@@ -33,33 +34,42 @@ def one_vs_rest(logits: Tensor) -> Tensor:
     return logits - torch.where(first, rest_of_first, rest)
 
 
-def weighed(costs: Tensor, weights: Tensor) -> Tensor:
-    """The cost of each pair times its weight; a pair of weight 0 gives 0 for any cost.
+def cost_probe(costs: Tensor, batch: PairBatch) -> Probe:
+    """The weighted sums of the costs (B1, k) of pairs, with their standard errors.
 
-    Examples:
-        >>> weighed(torch.tensor([[torch.inf, 4.0]]), torch.tensor([[0.0, 0.5]]))
-        tensor([[0., 2.]])
-    """
-    weights = weights.to(costs.dtype)
-    return costs.masked_fill(weights == 0, 0) * weights
-
-
-def summed(terms: Tensor, batch: PairBatch) -> tuple[Tensor, Tensor]:
-    """The sums of each block's terms and their standard errors: values and noise of a ``Probe``.
-
-    Args:
-        terms: (R, B1, k), weighted.
-        batch: says how many of them were sampled.
+    A pair of weight 0 adds 0 for any cost.
 
     Examples:
         >>> batch = PairBatch(torch.tensor([0]), torch.zeros(2), partners=torch.tensor([0, 1]),
-        ...     weights=torch.ones(1, 1, 2), samples=2)
-        >>> summed(torch.tensor([[[1.0, 3.0]]]), batch)
-        (tensor([[4.]]), tensor([[2.]]))
+        ...     weights=torch.tensor([[[0.0, 0.5]]]), samples=2)
+        >>> cost_probe(torch.tensor([[torch.inf, 4.0]]), batch).values
+        tensor([[2.]])
     """
+    weights = batch.weights.to(costs.dtype)
+    terms = costs.masked_fill(weights == 0, 0) * weights
+    return _summed(terms, batch, None)
+
+
+def exponential_probe(exponents: Tensor, batch: PairBatch) -> Probe:
+    """The same of exp(exponents), as mantissas and a log-scale.
+
+    Examples:
+        >>> batch = PairBatch(torch.tensor([0]), torch.zeros(2), partners=torch.tensor([0, 1]),
+        ...     weights=torch.full((1, 1, 2), 0.5), samples=2)
+        >>> probe = exponential_probe(torch.full((1, 2), 1e4), batch)
+        >>> probe.values, probe.log_scale
+        (tensor([[1.]]), tensor([10000.]))
+    """
+    terms, scale = exponentials(exponents, batch.weights[0])
+    return _summed(terms.unsqueeze(0), batch, scale)
+
+
+def _summed(terms: Tensor, batch: PairBatch, scale: Tensor | None) -> Probe:
+    """Sums of terms (R, B1, k), of which the last ones, the fixed, are certain."""
     terms = terms.permute(1, 2, 0)
     sampled = terms.detach()[:, : terms.shape[1] - batch.fixed]
-    return terms.sum(1), standard_error(sampled, batch.samples)
+    noise = standard_error(sampled, batch.samples)
+    return Probe(batch.blocks, terms.sum(1), batch.samples, log_scale=scale, noise=noise)
 
 
 def standard_error(terms: Tensor, samples: int | Tensor) -> Tensor:

@@ -16,7 +16,15 @@ from fcco.problem.sampled import SampledObjective
 if TYPE_CHECKING:
     from fcco.objectives.running import RunningSums
 
-__all__ = ["ScoreObjective", "pair_scores", "read_scores", "widened"]
+__all__ = [
+    "ScoreObjective",
+    "differences",
+    "partner_scores",
+    "read_outputs",
+    "read_scores",
+    "read_weight",
+    "widened",
+]
 
 
 class ScoreObjective(SampledObjective):
@@ -64,11 +72,24 @@ class ScoreObjective(SampledObjective):
         by position.
         """
         other = copy(self)
+        vars(other)["_locked"] = False
         for name in list(vars(other)):  # what was derived from the labels of this one
             if isinstance(getattr(type(other), name, None), cached_property):
                 del vars(other)[name]
         other._build(*labels)
         return other
+
+    def lock(self) -> None:
+        """Refuse other settings from now on: a table was built from these."""
+        vars(self)["_locked"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if vars(self).get("_locked") and name in vars(self):
+            raise AttributeError(
+                f"a table was built from this {type(self).__name__}: {name} cannot be changed, "
+                "build another objective"
+            )
+        super().__setattr__(name, value)
 
     def running_sums(self) -> "RunningSums | None":
         """Sums that make a step of ``ScoreLoss`` cheaper than ``exact`` of all scores.
@@ -128,22 +149,15 @@ def read_weight(given: Any, count: int) -> Tensor:
     return weight
 
 
-def pair_scores(
-    model: Callable[[Any], Tensor], batch: PairBatch, num_tasks: int
-) -> tuple[Tensor, Tensor | None]:
-    """The scores of the partners of each block, (B1, k), and of its anchor, (B1, 1), if any.
-
-    Args:
-        model: gives one score per sample and task; it is called once.
-        batch: of blocks and their partners.
-        num_tasks: T.
+def read_outputs(model: Callable[[Any], Tensor], batch: PairBatch, num_tasks: int) -> Tensor:
+    """The model's scores of the samples of a batch, (k, T), in at least float32.
 
     Examples:
-        >>> batch = PairBatch(torch.tensor([0]), torch.tensor([[1.0], [5.0]]),
-        ...     partners=torch.tensor([1]), weights=torch.ones(1, 1, 1), samples=1,
-        ...     anchors=torch.tensor([0]))
-        >>> pair_scores(lambda x: x, batch, 1)
-        (tensor([[5.]]), tensor([[1.]]))
+        >>> batch = PairBatch(torch.tensor([0]), torch.zeros(3, 2), partners=torch.arange(3),
+        ...     weights=torch.ones(1, 1, 3), samples=3)
+        >>> read_outputs(lambda x: x, batch, 1)
+        Traceback (most recent call last):
+        ValueError: the model must give one score per sample, got outputs of shape (3, 2)
     """
     outputs = model(batch.inputs)
     if outputs.ndim == 1 and num_tasks == 1:
@@ -153,26 +167,47 @@ def pair_scores(
         raise ValueError(
             f"the model must give {wanted} per sample, got outputs of shape {tuple(outputs.shape)}"
         )
-    scores = widened(outputs)
-    if num_tasks == 1:
-        scores = scores.squeeze(1)
-        partners = scores[batch.partners]
-        partners = partners if partners.ndim == 2 else partners.expand(len(batch.blocks), -1)
-        return partners, None if batch.anchors is None else scores[batch.anchors].unsqueeze(1)
+    return widened(outputs)
+
+
+def partner_scores(scores: Tensor, batch: PairBatch) -> Tensor:
+    """The scores of the partners of each block, for its task: (k, T) to (B1, k).
+
+    Examples:
+        >>> batch = PairBatch(torch.tensor([5]), torch.zeros(2), partners=torch.tensor([1]),
+        ...     weights=torch.ones(1, 1, 1), samples=1)
+        >>> partner_scores(torch.tensor([[1.0], [4.0]]), batch)
+        tensor([[4.]])
+    """
+    count, tasks = len(batch.blocks), scores.shape[1]
+    if tasks == 1:
+        found = scores[:, 0][batch.partners]
+        return found if found.ndim == 2 else found.expand(count, -1)
     assert batch.columns is not None
-    if batch.partners.ndim == 1:
-        partners = _rows(scores, batch.partners)
-        every = torch.arange(num_tasks, device=batch.columns.device)
-        partners = partners if batch.columns.equal(every) else partners[:, batch.columns]
-        partners = partners.T
-    else:
-        partners = scores[batch.partners, batch.columns.unsqueeze(1)]
-    if batch.anchors is None:
-        return partners, None
-    return partners, scores[batch.anchors, batch.columns].unsqueeze(1)
+    if batch.partners.ndim == 2:
+        return scores[batch.partners, batch.columns.unsqueeze(1)]
+    found = _selected(scores, batch.partners, 0)
+    return _selected(found, batch.columns, 1).T
 
 
-def _rows(scores: Tensor, rows: Tensor) -> Tensor:
-    """``scores[rows]``, without a copy if these are all rows in their order."""
-    same = len(rows) == len(scores) and rows.equal(torch.arange(len(rows), device=rows.device))
-    return scores if same else scores[rows]
+def differences(model: Callable[[Any], Tensor], batch: PairBatch, num_tasks: int) -> Tensor:
+    """h(partner k) - h(anchor b), of shape (B1, k), from one forward pass.
+
+    Examples:
+        >>> batch = PairBatch(torch.tensor([0]), torch.tensor([[1.0], [5.0]]),
+        ...     partners=torch.tensor([1]), weights=torch.ones(1, 1, 1), samples=1,
+        ...     anchors=torch.tensor([0]))
+        >>> differences(lambda x: x, batch, 1)
+        tensor([[4.]])
+    """
+    scores = read_outputs(model, batch, num_tasks)
+    columns: Any = 0 if num_tasks == 1 else batch.columns
+    return partner_scores(scores, batch) - scores[batch.anchors, columns].unsqueeze(1)
+
+
+def _selected(scores: Tensor, places: Tensor, dim: int) -> Tensor:
+    """``scores.index_select(dim, places)``, without a copy if these are all in their order."""
+    count = scores.shape[dim]
+    everything = torch.arange(count, device=places.device)
+    same = len(places) == count and places.equal(everything)
+    return scores if same else scores.index_select(dim, places)

@@ -18,6 +18,7 @@ __all__ = [
     "SquaredHinge",
     "Surrogate",
     "exp_then_linear",
+    "precise_softplus",
 ]
 
 _LOG_2 = math.log(2)
@@ -114,11 +115,13 @@ class Logistic(Surrogate):
 
     def __call__(self, s: Tensor) -> Tensor:
         """l of every entry."""
-        return _softplus(s) / _LOG_2
+        return precise_softplus(s) / _LOG_2
 
     def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
         """By interpolation, with errors below rounding."""
-        return interpolated(_softplus, lambda count, total: total, partners, anchors) / _LOG_2
+        return (
+            interpolated(precise_softplus, lambda count, total: total, partners, anchors) / _LOG_2
+        )
 
 
 @dataclass(frozen=True)
@@ -166,8 +169,13 @@ class Exponential(Surrogate):
         return (sums[below] - anchors.double()).exp() + math.exp(self.cap) * (count + first)
 
 
-def _softplus(s: Tensor) -> Tensor:
-    """To full precision: torch's own threshold of 20 is off by 2e-9 there."""
+def precise_softplus(s: Tensor) -> Tensor:
+    """log(1 + exp(s)) to full precision: torch's own threshold of 20 is off by 2e-9 there.
+
+    Examples:
+        >>> precise_softplus(torch.tensor(21.0, dtype=torch.float64)).item() > 21
+        True
+    """
     return softplus(s, threshold=40)
 
 

@@ -41,7 +41,9 @@ class TaskObjective(ScoreObjective):
         if replacement:
             return
         wanted = samples // 2, samples - samples // 2
-        for name, counts, number in zip(("positive", "negative"), self._counts, wanted, strict=True):
+        for name, counts, number in zip(
+            ("positive", "negative"), self._counts, wanted, strict=True
+        ):
             short = ((counts < number) & self.labels.valid).nonzero().flatten().tolist()
             if short:
                 raise ValueError(

@@ -228,7 +228,8 @@ def by_name(
     Examples:
         >>> import torch
         >>> from fcco.objectives import MultiTaskAUC
-        >>> opt = by_name("sox", torch.nn.Linear(4, 10), MultiTaskAUC(10), lr=0.1, gamma="age")
+        >>> objective = MultiTaskAUC(torch.arange(30) % 10)
+        >>> opt = by_name("sox", torch.nn.Linear(4, 10), objective, lr=0.1, gamma="age")
         >>> opt.method.name
         'sox'
     """

@@ -89,7 +89,7 @@ class CompositionalOptimizer(BlockOptimizer):
         >>> from fcco.methods import MSVRM_V2
         >>> from fcco.objectives import MultiTaskAUC
         >>> model = torch.nn.Linear(4, 10)
-        >>> objective = MultiTaskAUC(num_tasks=10)
+        >>> objective = MultiTaskAUC(torch.arange(30) % 10)  # ten classes
         >>> opt = CompositionalOptimizer(
         ...     model, objective, MSVRM_V2, lr=0.1)
         >>> opt.table.read(torch.tensor([0])).shape

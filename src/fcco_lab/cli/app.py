@@ -21,7 +21,6 @@ COMMANDS = (
     "report",
     "recipes",
     "rates",
-    "study",
 )
 """Each is the function of this name in the module of this name."""
 

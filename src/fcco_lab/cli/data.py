@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from fcco_lab.cli.options import DataDir
-from fcco_lab.cli.study import REAL_DATA
 
 if TYPE_CHECKING:
     from fcco_lab.datasets import Found
@@ -67,22 +66,25 @@ def sizes(found: "Found") -> str:
 
 
 def uses(name: str) -> str:
-    """Which experiments read a set: the paper's, those we add, the studies.
+    """Which experiments read a set: the paper's, those we add, else which objectives fit it.
 
     Examples:
         >>> uses("svhn")
         'paper: tables, figure 1, figure 3'
         >>> uses("surv_gbsg")
-        'study: batches, gain, rivals'
+        'train: cox'
     """
+    from fcco_lab.datasets.catalogue import kind_of_name
     from fcco_lab.reproduction.scales import PAPER_SETS
+    from fcco_lab.training.objectives import OBJECTIVES
 
     parts = []
     if name in PAPER_SETS:
         parts.append(", ".join(["paper: tables", "figure 1", *_FIGURES.get(name, ())]))
-    if studies := [study for study, sets in REAL_DATA.items() if name in sets]:
-        parts.append(f"study: {', '.join(studies)}")
     parts += _OTHERS.get(name, [])
+    if not parts:
+        kind = kind_of_name(name)
+        parts.append("train: " + ", ".join(o for o, (k, _) in OBJECTIVES.items() if k == kind))
     return "; ".join(parts)
 
 

@@ -20,9 +20,9 @@ def lines_to_run(label: str, sizes: Mapping[str, float]) -> str:
     m, blocks = int(sizes["m"]), int(sizes["B1"])
     method = build(label, sizes).method
     paired = method.slope_at is SlopeAt.PAIR
-    objective = f"MultiTaskGap({m}, paired=True)" if paired else f"MultiTaskAUC({m})"
+    objective = "MultiTaskGap(labels, paired=True)" if paired else "MultiTaskAUC(labels)"
     snapshot = """    if driver.snapshot_due:
-        driver.opt.snapshot(fcco.data.exact_pass(model, data, objective))
+        driver.opt.snapshot(fcco.data.exact_pass(model, inputs, objective))
 """
     return f"""import torch
 import fcco
@@ -31,11 +31,11 @@ from fcco.schedules import RECIPES, Driver
 recipe = RECIPES["{label}"]({given})
 # Your data here: N samples, and for each whether it is a positive of each of the m tasks.
 inputs = torch.randn(400, 20)
-data = fcco.data.TaskData(inputs, inputs @ torch.randn(20, {m}) > 0)
+labels = inputs @ torch.randn(20, {m}) > 0
 objective = fcco.objectives.{objective}
 model = torch.nn.Linear(20, {m})
 loader = fcco.data.block_loader(
-    data, objective, blocks_per_step={blocks}, samples_per_block=32, num_steps=recipe.num_steps
+    inputs, objective, blocks_per_step={blocks}, samples_per_block=32, num_steps=recipe.num_steps
 )
 driver = Driver.build(recipe, model.parameters(), objective)
 for batch in loader:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from fcco.data.records import Classified, Ranked, Survival
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 from fcco_lab.datasets.official import reading
 
 if TYPE_CHECKING:

@@ -6,12 +6,10 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from fcco.data.digits import load_digits
-from fcco.data.records import Classified, Ranked, Survival
 from fcco_lab.datasets.arrays import classified, ranked, survival
 from fcco_lab.datasets.catalogue import Source, resolve, source_of
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 
 if TYPE_CHECKING:
     from fcco_lab.datasets.official import Arrays
@@ -42,7 +40,7 @@ def load_classes(name: str, data_dir: str | Path | None = None) -> tuple[Classif
     if name == "digits":
         parts = load_digits(seed=0)
         log.info("digits: read from scikit-learn (complete)")
-        train, test = (_digit_images(part.inputs, part.labels) for part in parts)
+        train, test = (Classified(x.view(-1, 1, 8, 8), y) for x, y in parts)
         return train, test
     source, arrays = _read(name, data_dir)
     train, test = classified(arrays, source.path, "features" if name == "a9a" else "images")
@@ -71,10 +69,6 @@ def load_ranking(name: str, data_dir: str | Path | None = None) -> tuple[Ranked,
     source, arrays = _read(resolve(name, "ranking"), data_dir)
     train, test = ranked(arrays, source.path)
     return train, test
-
-
-def _digit_images(inputs: Tensor, labels: Tensor) -> Classified:
-    return Classified(inputs.view(-1, 1, 8, 8), labels.long().argmax(1))
 
 
 def _read(name: str, data_dir: str | Path | None) -> tuple[Source, Arrays]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fcco.data.records import Classified, Ranked, Survival
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 from fcco_lab.datasets.arrays import PARTS, by_query, classified, ranked, survival
 from fcco_lab.datasets.catalogue import STEMS, Kind
 from fcco_lab.datasets.headers import npz_shapes

@@ -6,7 +6,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fcco.data.records import Classified, Ranked, Survival
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 
 __all__ = ["proportional", "split"]
 

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from functools import cache, partial
 
 import torch
+from sklearn.neighbors import KNeighborsClassifier
 
-from fcco.data import AnchorData, Classified, block_loader, exact_value
-from fcco.metrics import knn_accuracy
+from fcco.data import block_loader, exact_value
 from fcco.objectives import NCA
 from fcco.optim import BSGD, SOX, CompositionalOptimizer
 from fcco.updates import Adam
 from fcco_lab.datasets import load_classes
+from fcco_lab.datasets.records import Classified
 from fcco_lab.demo.part import Outcome, Part, Show
 
 __all__ = ["NEIGHBOURS"]
@@ -32,15 +33,14 @@ def fit(
 ) -> Outcome:
     """Embed digits by a small network, so that the nearest ones are of the same class."""
     train, test = load()
-    data = AnchorData.neighbours(train.inputs, train.classes)
-    objective = NCA(len(train), logarithm=True)
+    objective = NCA(train.classes, logarithm=True)
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 16))
     opt = build(model, objective, update=Adam())
     steps = max(1, round(STEPS * share))
     schedule = torch.optim.lr_scheduler.LinearLR(opt, 1.0, 0.0, steps)
     loader = block_loader(
-        data,
+        train.inputs,
         objective,
         blocks_per_step=BLOCKS,
         samples_per_block=SAMPLES,
@@ -53,7 +53,7 @@ def fit(
 
     def evaluate(step: int) -> None:
         taken.append(step)
-        values.append(exact_value(model, data, objective, chunk_size=4096))
+        values.append(exact_value(model, train.inputs, objective, chunk_size=4096))
         show(step / steps, values[-1])
 
     evaluate(0)
@@ -63,8 +63,9 @@ def fit(
         if step * LOOKS % steps < LOOKS:
             evaluate(step)
     with torch.no_grad():
-        embedded = model(train.inputs), train.classes, model(test.inputs), test.classes
-        return Outcome(taken, values, knn_accuracy(*embedded, metric="euclidean"))
+        embedded, held_out = model(train.inputs).numpy(), model(test.inputs).numpy()
+    neighbours = KNeighborsClassifier().fit(embedded, train.classes.numpy())
+    return Outcome(taken, values, float(neighbours.score(held_out, test.classes.numpy())))
 
 
 _TABLE = partial(SOX, alpha=0.5, updated_slopes=True)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from fcco.data import WithIndex
 from fcco.losses import CoxLoss
-from fcco.metrics import concordance_index
+from fcco.objectives import Cox
 from fcco_lab.demo.part import Outcome, Part, Show
 
 __all__ = ["SURVIVAL"]
@@ -52,13 +52,13 @@ def load() -> tuple[Patients, Patients]:
 def optimum() -> float:
     """The smallest objective of a linear model, by L-BFGS on all patients of the training set."""
     train, _ = load()
-    exact = CoxLoss(train.times, train.events).double().exact
+    objective = Cox(train.times, train.events)
     weights = torch.zeros(train.x.shape[1], dtype=torch.float64, requires_grad=True)
     solver = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         solver.zero_grad()
-        loss = exact(train.x.double() @ weights)
+        loss = objective.exact(train.x.double() @ weights)
         loss.backward()
         return loss
 
@@ -94,7 +94,7 @@ def fit(
     train, test = load()
     torch.manual_seed(seed)
     model = torch.nn.Linear(train.x.shape[1], 1)
-    criterion, exact, best = make(train), CoxLoss(train.times, train.events).exact, optimum()
+    criterion, objective, best = make(train), Cox(train.times, train.events), optimum()
     loader = DataLoader(WithIndex(TensorDataset(train.x)), batch_size, shuffle=True)
     steps = max(1, round(PASSES * share * len(loader)))
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
@@ -105,7 +105,7 @@ def fit(
     @torch.no_grad()
     def evaluate(step: int) -> None:
         passes.append(step / len(loader))
-        gaps.append(float(exact(model(train.x)[:, 0])) - best)
+        gaps.append(float(objective.exact(model(train.x))) - best)
         show(step / steps, gaps[-1])
 
     evaluate(0)
@@ -118,7 +118,7 @@ def fit(
         if step * LOOKS % steps < LOOKS:
             evaluate(step)
     with torch.no_grad():
-        metric = concordance_index(model(test.x)[:, 0], test.times, test.events)
+        metric = objective.on(test.times, test.events).metric(model(test.x))
     return Outcome(passes, gaps, metric)
 
 

@@ -59,16 +59,16 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
 
 def _steps_of_a_pass(config: Config, problem: Problem) -> int:
     """Steps between exact passes such that a pass costs about as much as the steps."""
-    return max(1, len(problem.train) // (_blocks(config, problem) * config.samples_per_block))
+    return max(1, problem.objective.num_samples // (_blocks(config, problem) * config.samples_per_block))
 
 
 def _blocks(config: Config, problem: Problem) -> int:
-    return min(config.blocks_per_step, problem.train.num_blocks)
+    return min(config.blocks_per_step, problem.objective.num_blocks)
 
 
 def _loader(config: Config, problem: Problem) -> BlockLoader:
     return block_loader(
-        problem.train,
+        problem.train_inputs,
         problem.objective,
         blocks_per_step=_blocks(config, problem),
         samples_per_block=config.samples_per_block,
@@ -143,7 +143,7 @@ class Compositional(Learner):
             # Chunks of a step's size, for BatchNorm normalises by the chunk.
             size = self.drawn // self.ranks.size
             chunks = exact_pass(
-                self.stepped, self.problem.train, self.problem.objective, chunk_size=size
+                self.stepped, self.problem.train_inputs, self.problem.objective, chunk_size=size
             )
             self.opt.snapshot(chunks)
             # Counted for every block, but one pass of an input serves them all.

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fcco.data import BlockData, exact_pass
+from fcco.data import exact_pass
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import global_norm
 from fcco.kernel.exact import ExactPass
@@ -13,7 +13,7 @@ from fcco.kernel.gradients import GradientSum
 from fcco.kernel.oracle import Oracle
 from fcco.kernel.rows import rows_of
 from fcco.optim import CompositionalOptimizer
-from fcco.problem import Objective
+from fcco.problem import SampledObjective
 
 __all__ = ["diagnose"]
 
@@ -22,8 +22,8 @@ __all__ = ["diagnose"]
 def diagnose(
     opt: CompositionalOptimizer,
     model: nn.Module,
-    data: BlockData[Any],
-    objective: Objective,
+    inputs: Any,
+    objective: SampledObjective,
     *,
     chunk_size: int = 1024,
 ) -> dict[str, float]:
@@ -34,17 +34,16 @@ def diagnose(
     with BatchNorm in training mode "exact" means over chunks.
 
     Examples:
-        >>> from fcco.data import TaskData
         >>> from fcco.objectives import MultiTaskAUC
         >>> from fcco.optim import by_name
-        >>> data = TaskData.from_classes(torch.rand(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]))
-        >>> model, objective = torch.nn.Linear(2, 3), MultiTaskAUC(3)
-        >>> sorted(diagnose(by_name("sox", model, objective, lr=0.1), model, data, objective))
+        >>> objective = MultiTaskAUC(torch.tensor([0, 1, 2, 0, 1, 2]))
+        >>> inputs, model = torch.rand(6, 2), torch.nn.Linear(2, 3)
+        >>> sorted(diagnose(by_name("sox", model, objective, lr=0.1), model, inputs, objective))
         ['estimator', 'gradient', 'tracking']
     """
     params = [p for group in opt.param_groups for p in group["params"] if p.requires_grad]
     rows, alone, device = rows_of(objective), Ranks.alone(), params[0].device
-    chunks = exact_pass(model, data, objective, chunk_size=chunk_size, rank=0, world_size=1)
+    chunks = exact_pass(model, inputs, objective, chunk_size=chunk_size, rank=0, world_size=1)
     whole = ExactPass(
         objective,
         rows,

@@ -231,7 +231,7 @@ class Training:
             "gradients": learner.queries.gradients,
             "work": learner.work,
             "seconds": round(self.seconds, 4),
-            "objective": exact_value(learner.scores, problem.train, problem.objective),
+            "objective": exact_value(learner.scores, problem.train_inputs, problem.objective),
         }
         self.model.train()
         release(self.model)
@@ -240,7 +240,7 @@ class Training:
         else:
             raise self._diverged(self.step, "the network's outputs are not finite")
         if self.config.diagnostics and isinstance(learner, Compositional):
-            look |= diagnose(learner.opt, learner.model, problem.train, problem.objective)
+            look |= diagnose(learner.opt, learner.model, problem.train_inputs, problem.objective)
         self.curve.append(look)
         if journal is not None:
             journal.add(look)
@@ -258,7 +258,7 @@ class Training:
             **{key: last[key] for key in METRICS if key in last},
             "content": self.problem.content,
             "num_blocks": self.problem.objective.num_blocks,
-            "train_size": len(self.problem.train),
+            "train_size": self.problem.objective.num_samples,
             "test_size": len(self.problem.test_inputs),
         }
 

@@ -1,84 +1,54 @@
-"""The objectives of runs by name: the blocks that each makes of a data set."""
+"""The objectives of runs by name: what each makes of the training part of a data set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from fcco.data import AnchorData, BlockData, Classified, ListData, Ranked, Survival, TaskData
-from fcco.metrics import concordance_index, macro_auroc, macro_average_precision, ndcg
 from fcco.objectives import (
+    AUC,
     NDCG,
     AveragePrecision,
     Cox,
-    ExponentialAUC,
     ListNet,
     MultiTaskAUC,
     MultiTaskGap,
 )
-from fcco.problem.objective import Objective
+from fcco.problem import Objective, SampledObjective
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 from fcco_lab.named_objects import is_named, load_named
 from fcco_lab.training.config import OF_OBJECTIVE, Config
 
 if TYPE_CHECKING:
     from fcco_lab.datasets.catalogue import Kind
 
-__all__ = ["OBJECTIVES", "blocks_of", "kind_of", "measure_of", "task_labels"]
+__all__ = ["OBJECTIVES", "build_objective", "kind_of", "measure_of", "task_labels"]
 
-Blocks = tuple[BlockData[Any], Objective]
-
-
-def _tasks(make: Callable[[int], Objective], train: Classified) -> Blocks:
-    labels = task_labels(train.classes, train.num_classes)
-    return TaskData(train.inputs, labels), make(labels.shape[1])
+Make = Callable[[Any, Config], SampledObjective]
 
 
-def _exponential(train: Classified, config: Config) -> Blocks:
-    form = partial(
-        ExponentialAUC,
-        num_samples=len(train),
+def _exponential(train: Classified, config: Config) -> AUC:
+    return AUC(
+        _labels_of(train),
         temperature=config.temperature,
         bounded=config.bounded,
         cross_entropy=config.cross_entropy,
     )
-    return _tasks(form, train)
 
 
-def _average_precision(train: Classified, _: Config) -> Blocks:
-    labels = task_labels(train.classes, train.num_classes)
-    data = AnchorData.average_precision(train.inputs, labels)
-    return data, AveragePrecision(labels.sum(0).tolist(), len(train))
-
-
-def _cox(train: Survival, _: Config) -> Blocks:
-    data = AnchorData.survival(train.inputs, train.times, train.events)
-    return data, Cox(data.num_blocks, len(train), data.max_ties)
-
-
-def _ndcg(train: Ranked, _: Config) -> Blocks:
-    data = ListData(train.inputs, train.grades, train.lengths)
-    return data, NDCG(train.grades, train.lengths)
-
-
-def _list_net(train: Ranked, _: Config) -> Blocks:
-    data = ListData(train.inputs, train.grades, train.lengths, relevant=False)
-    return data, ListNet(train.grades, train.lengths)
-
-
-OBJECTIVES: dict[str, tuple[Kind, Callable[[Any, Config], Blocks]]] = {
-    "auc": ("classes", lambda train, _: _tasks(MultiTaskAUC, train)),
-    "auc-odds": ("classes", lambda train, _: _tasks(MultiTaskAUC, train)),
+OBJECTIVES: dict[str, tuple[Kind, Make]] = {
+    "auc": ("classes", lambda train, _: MultiTaskAUC(_labels_of(train))),
+    "auc-odds": ("classes", lambda train, _: MultiTaskAUC(_labels_of(train))),
     "auc-exp": ("classes", _exponential),
-    "gap": ("classes", lambda train, _: _tasks(MultiTaskGap, train)),
-    "ap": ("classes", _average_precision),
-    "cox": ("survival", _cox),
-    "ndcg": ("ranking", _ndcg),
-    "listnet": ("ranking", _list_net),
+    "gap": ("classes", lambda train, _: MultiTaskGap(_labels_of(train))),
+    "ap": ("classes", lambda train, _: AveragePrecision(_labels_of(train))),
+    "cox": ("survival", lambda train, _: Cox(train.times, train.events)),
+    "ndcg": ("ranking", lambda train, _: NDCG(train.grades, train.lengths)),
+    "listnet": ("ranking", lambda train, _: ListNet(train.grades, train.lengths)),
 }
-"""The kind of data that each needs, and what it makes of the training part of a run."""
+"""The kind of data that each needs, and the function that builds it from the training part."""
 
 KINDS: dict[type, Kind] = {Classified: "classes", Survival: "survival", Ranked: "ranking"}
 
@@ -95,6 +65,11 @@ def task_labels(classes: Tensor, count: int) -> Tensor:
     return labels[:, 1:] if count == 2 else labels
 
 
+def _labels_of(train: Classified) -> Tensor:
+    """(N, T) booleans, one column per task."""
+    return task_labels(train.classes, train.num_classes)
+
+
 def kind_of(objective: str) -> Kind | None:
     """The kind of data that an objective needs; None for a user's own, which may be any.
 
@@ -105,12 +80,12 @@ def kind_of(objective: str) -> Kind | None:
     return None if is_named(objective) else OBJECTIVES[objective][0]
 
 
-def blocks_of(config: Config, train: Any) -> Blocks:
-    """The training part in blocks, and the objective on them.
+def build_objective(config: Config, train: Any) -> tuple[Any, SampledObjective]:
+    """The inputs of the training part, and the objective built from its labels.
 
-    A user's own objective is a class, which is called with the number of tasks and gets
-    ``TaskBatch``, or a function from the training part (``Classified``, ``Survival`` or
-    ``Ranked``) to both.
+    A user's own objective is a class, which is called with labels (N, T), booleans, or a function
+    from the training part (``Classified``, ``Survival`` or ``Ranked``) to an objective, or to
+    (inputs, objective) if the inputs change too.
 
     Args:
         config: names the objective and the data.
@@ -128,24 +103,35 @@ def blocks_of(config: Config, train: Any) -> Blocks:
                 f"objective {objective} needs {_SAID[needed]}, but {data} has {_SAID[kind]}: use "
                 f"{fitting}"
             )
-        return make(train, config)
+        return train.inputs, make(train, config)
     own = load_named("objective", objective)
     if isinstance(own, type) and issubclass(own, Objective):
         if kind != "classes":
             raise ValueError(
-                f"objective {objective}: a class gets AUC tasks, but {data} has {_SAID[kind]}; "
-                "name a function from the data to (blocks, objective)"
+                f"objective {objective}: a class is called with the labels of AUC tasks, but "
+                f"{data} has {_SAID[kind]}; name a function from the data to an objective"
             )
-        return _tasks(own, train)
-    if not callable(own):
+        make_own: Any = own
+        made: Any = make_own(_labels_of(train))
+    elif callable(own):
+        made = own(train)
+    else:
         raise ValueError(
             f"objective {objective} must be a subclass of fcco.Objective, or a function from the "
-            f"data to (blocks, objective), got {type(own).__name__}"
+            f"data to an objective or to (inputs, objective), got {type(own).__name__}"
         )
-    made = own(train)
-    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Objective)):
-        raise ValueError(f"objective {objective} must return (blocks, objective), got {made!r:.80}")
-    return made
+    pair = made if isinstance(made, tuple) else (train.inputs, made)
+    if len(pair) != 2 or not isinstance(pair[1], Objective):
+        raise ValueError(
+            f"objective {objective} must return an objective or (inputs, objective), got "
+            f"{made!r:.80}"
+        )
+    if not isinstance(pair[1], SampledObjective):
+        raise ValueError(
+            f"objective {objective}: {type(pair[1]).__name__} does not know the samples of its "
+            "blocks; derive it from one of fcco.objectives or from fcco.problem.SampledObjective"
+        )
+    return pair
 
 
 _SAID: dict[Kind, str] = {
@@ -163,13 +149,11 @@ def measure_of(test: Any, count: int) -> Callable[[Tensor], dict[str, float]]:
         count: the number of classes, if it has classes.
     """
     if isinstance(test, Survival):
-        times, events = test.times, test.events
-        return lambda scores: {"c_index": concordance_index(scores[:, 0], times, events)}
+        survival = Cox(test.times, test.events)
+        return lambda scores: {"c_index": survival.metric(scores)}
     if isinstance(test, Ranked):
-        grades, lengths = test.grades, test.lengths
-        return lambda scores: {"ndcg": ndcg(scores[:, 0], grades, lengths, 10)}
+        ranking = NDCG(test.grades, test.lengths, top_k=10)
+        return lambda scores: {"ndcg": ranking.metric(scores)}
     labels = task_labels(test.classes, count)
-    return lambda scores: {
-        "auc": macro_auroc(scores, labels),
-        "ap": macro_average_precision(scores, labels),
-    }
+    area, precision = MultiTaskAUC(labels), AveragePrecision(labels)
+    return lambda scores: {"auc": area.metric(scores), "ap": precision.metric(scores)}

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from fcco.data import BlockSampler, TaskData
+from fcco.data import BlockSampler
+from fcco.data.loader import filled
 from fcco.distributed import Ranks
 from fcco.kernel.queries import Queries
 from fcco.objectives import one_vs_rest
-from fcco.problem.batches import TaskBatch
+from fcco.objectives.tasks import TaskObjective
+from fcco.problem.batches import PairBatch
 from fcco_lab.training.config import Config
 from fcco_lab.training.learner import Learner
 from fcco_lab.training.parallel import lay_out_state
@@ -103,7 +105,7 @@ class CrossEntropy(_Ordinary):
         """One batch."""
         # As the others' samplers do: step t draws from a stream of its own.
         generator = torch.Generator().manual_seed((self.config.seed << 32) + self.steps)
-        inputs, classes = self.problem.train.inputs, self.classes
+        inputs, classes = self.problem.train_inputs, self.classes
         rows = torch.randint(len(inputs), (self.drawn,), generator=generator)
         rows = rows[self.ranks.rank :: self.ranks.size]
         logits, targets = self.stepped(inputs[rows.to(inputs.device)]), classes[rows]
@@ -133,17 +135,16 @@ class MinMax(_Ordinary):
     def __init__(self, config: Config, problem: Problem, model: nn.Module) -> None:
         if Ranks().size > 1:
             raise ValueError("method min-max runs in one process only: start it without torchrun")
-        if not isinstance(problem.train, TaskData):
+        if not isinstance(problem.objective, TaskObjective):
             raise ValueError("method min-max is for the objectives of AUC tasks")
         like = next(model.parameters())
         tasks = problem.objective.num_blocks
         self.centres = torch.zeros(2, tasks, device=like.device, requires_grad=True)
         self.dual = torch.zeros(tasks, device=like.device, requires_grad=True)
         super().__init__(config, problem, model, None, [self.centres])
-        self.sampled: Any = problem.train  # whose draws are TaskBatches
         blocks = min(config.blocks_per_step, tasks)
         self.sampler = BlockSampler(
-            self.sampled,
+            problem.objective,
             blocks_per_step=blocks,
             samples_per_block=config.samples_per_block,
             num_steps=2**62,
@@ -153,16 +154,18 @@ class MinMax(_Ordinary):
 
     def step(self) -> Tensor:
         """Descend in the network and the centres, ascend in the dual."""
-        batch: TaskBatch = self.sampled.collate(self.sampler.at(self.steps + 1))
+        batch = filled(self.sampler.at(self.steps + 1), self.problem.train_inputs)
+        assert isinstance(batch, PairBatch)
         blocks = batch.blocks
-        logits = self.model(batch.inputs).view(len(blocks), -1, self.outputs)
-        h = logits.sigmoid().gather(2, blocks.view(-1, 1, 1).expand(-1, logits.shape[1], 1))
-        positive, negative = h[:, : batch.positives, 0], h[:, batch.positives :, 0]
+        h = self.model(batch.inputs).sigmoid()[batch.partners, blocks.unsqueeze(1)]
+        # The weights of the samples of each block in E+ and in E-.
+        positive, negative = batch.weights.to(h.dtype)
         a, b = self.centres[:, blocks].unsqueeze(2)
         dual = self.dual[blocks]
-        spread = (positive - a).square().mean(1) + (negative - b).square().mean(1)
-        margin = 2 * dual * (1 + negative.mean(1) - positive.mean(1)) - dual.square()
-        value = self._descend((spread + margin).mean())
+        variances = positive * (h - a).square() + negative * (h - b).square()
+        gap = ((negative - positive) * h).sum(1)
+        margin = 2 * dual * (1 + gap) - dual.square()
+        value = self._descend((variances.sum(1) + margin).mean())
         with torch.no_grad():
             assert self.dual.grad is not None
             self.dual.add_(self.dual.grad, alpha=self.opt.param_groups[0]["lr"]).clamp_(min=0)

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fcco.data import BlockData, Classified, Ranked, Survival
-from fcco.problem.objective import Objective
+from fcco.problem import SampledObjective
 from fcco_lab.datasets import is_own, load_classes, load_own, load_ranking, load_survival
 from fcco_lab.datasets.catalogue import kind_of_name
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 from fcco_lab.datasets.splitting import split
 from fcco_lab.entries import entry_of
 from fcco_lab.named_objects import is_named, source_of_named
 from fcco_lab.networks import build_network
 from fcco_lab.training.config import Config
 from fcco_lab.training.identity import fingerprint
-from fcco_lab.training.objectives import blocks_of, kind_of, measure_of
+from fcco_lab.training.objectives import build_objective, kind_of, measure_of
 
 __all__ = ["Problem", "load_problem", "network_for"]
 
@@ -28,11 +28,12 @@ Data = Classified | Survival | Ranked
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
-    """A training set in blocks, its objective, a network, and a test.
+    """The inputs of a training set, an objective built from its labels, a network, and a test.
 
     Args:
-        train: the training set in blocks.
-        objective: on its blocks.
+        train_inputs: of the samples that the objective was built from, as ``fcco.data`` takes
+            them.
+        objective: the problem.
         network: from a config to a module; torch's RNG is seeded by the config when it is called.
         test_inputs: N inputs, along the first dimension.
         measure: from the scores of all test inputs to numbers by name: auc, ap, c_index, ndcg
@@ -43,22 +44,21 @@ class Problem:
 
     Examples:
         >>> import fcco
-        >>> from fcco.metrics import macro_auroc
         >>> inputs = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
-        >>> labels = inputs[:, 0] > 0
+        >>> objective = fcco.objectives.MultiTaskAUC(inputs[:, 0] > 0)
         >>> problem = Problem(
-        ...     train=fcco.data.TaskData.binary(inputs, labels),
-        ...     objective=fcco.objectives.MultiTaskAUC(1),
+        ...     train_inputs=inputs,
+        ...     objective=objective,
         ...     network=lambda config: nn.Linear(4, 1),
         ...     test_inputs=inputs,
-        ...     measure=lambda scores: {"auc": macro_auroc(scores, labels[:, None])},
+        ...     measure=lambda scores: {"auc": objective.metric(scores)},
         ... )
         >>> problem.num_outputs is None
         True
     """
 
-    train: BlockData[Any]
-    objective: Objective
+    train_inputs: Any
+    objective: SampledObjective
     network: Callable[[Config], nn.Module]
     test_inputs: Tensor
     measure: Callable[[Tensor], dict[str, float]]
@@ -73,7 +73,7 @@ class Problem:
 
 
 def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
-    """Read, cut and standardise the data, and put the objective on it."""
+    """Read, cut and standardise the data, and build the objective from its labels."""
     entry_of(config.method)  # or say at once what is wrong with a user's own
     train, test = _read(config, data_dir)
     if config.holdout:
@@ -94,12 +94,12 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     inputs, test_inputs = (
         part.to(config.device) for part in _standardized(train.inputs, test.inputs)
     )
-    blocks, objective = blocks_of(config, replace(train, inputs=inputs))
+    given, objective = build_objective(config, replace(train, inputs=inputs))
     for key in ("objective", "method"):
         if is_named(word := getattr(config, key)) and not word.startswith("python:"):
             content[f"{key}_source"] = source_of_named(word)
     return Problem(
-        train=blocks,
+        train_inputs=given,
         objective=objective,
         network=partial(_network, tuple(inputs.shape[1:]), _outputs(count)),
         test_inputs=test_inputs,

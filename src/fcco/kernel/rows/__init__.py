@@ -13,7 +13,7 @@ def rows_of(objective: Objective) -> Rows:
 
     Examples:
         >>> from fcco.objectives import MultiTaskAUC
-        >>> type(rows_of(MultiTaskAUC(2))).__name__
+        >>> type(rows_of(MultiTaskAUC([0, 1]))).__name__
         'PlainRows'
     """
     if isinstance(objective, ScaledObjective):

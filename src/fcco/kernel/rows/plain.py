@@ -20,7 +20,7 @@ class PlainRows(Rows):
 
     Examples:
         >>> from fcco.objectives import MultiTaskAUC
-        >>> PlainRows(MultiTaskAUC(2)).width
+        >>> PlainRows(MultiTaskAUC([0, 1])).width
         4
     """
 

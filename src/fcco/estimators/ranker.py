@@ -1,6 +1,7 @@
 """Learning to rank: scores that put the relevant items of each list first."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -8,14 +9,68 @@ import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
+from torch import Tensor
 
-from fcco.estimators.arguments import check_arguments, check_weight
 from fcco.estimators.base import ScoringEstimator
-from fcco.estimators.lists import Lists
+from fcco.estimators.target import Phase, Rows, Target, balanced_folds
+from fcco.estimators.validation import check_settings, read_sample_weight, require_y, take
+from fcco.losses import ScoreLoss
+from fcco.objectives import NDCG, ListNet
 
 __all__ = ["Ranker"]
 
 
+@dataclass(frozen=True, eq=False)
+class Lists(Target):
+    """Grades of the items, list by list; all items of a list have the same weight."""
+
+    grades: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    objective: str
+    top_k: int | None
+    weight: NDArray[np.float64] | None = None
+
+    def phases(self) -> Sequence[Phase]:
+        """ListNet's cross-entropy, then NDCG if it is the objective."""
+        first = ScoreLoss(ListNet(self.grades, self.lengths, weights=self._list_weights()))
+        return (first,) if self.objective == "listnet" else (first, ScoreLoss(self._ndcg()))
+
+    def metric(self, scores: Tensor) -> float:
+        """NDCG of the first ``top_k`` ranks."""
+        return self._ndcg().metric(scores)
+
+    def folds(self, count: int, random: RandomState) -> Rows | None:
+        """Folds of whole lists, with the same share of lists that have a relevant item."""
+        relevant = np.maximum.reduceat(self.grades, self._starts()) > 0
+        folds = balanced_folds(relevant, count, random)
+        return None if folds is None else folds[self._owner()]
+
+    def take(self, rows: Any) -> Self:
+        """Some lists, whole."""
+        lengths = np.bincount(self._owner()[rows], minlength=len(self.lengths))
+        return replace(
+            self,
+            grades=self.grades[rows],
+            lengths=lengths[lengths > 0],
+            weight=take(self.weight, rows),
+        )
+
+    def _ndcg(self) -> NDCG:
+        weights = self._list_weights()
+        return NDCG(self.grades, self.lengths, top_k=self.top_k, weights=weights)
+
+    def _list_weights(self) -> NDArray[np.float64] | None:
+        return take(self.weight, self._starts())
+
+    def _starts(self) -> NDArray[np.int64]:
+        starts: NDArray[np.int64] = np.cumsum(self.lengths) - self.lengths
+        return starts
+
+    def _owner(self) -> NDArray[np.intp]:
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+
+@dataclass(eq=False, repr=False)
 class Ranker(ScoringEstimator):
     """Ranks the items of lists, by a smooth NDCG or by ListNet's cross-entropy.
 
@@ -55,45 +110,14 @@ class Ranker(ScoringEstimator):
     ``cross_validate`` and others.
     """
 
-    # What routing passes on without a word of the user's.
+    # Metadata that is routed by default.
     __metadata_request__fit: ClassVar = {"qid": True, "group": None}
     __metadata_request__partial_fit: ClassVar = {"qid": True, "group": None}
     __metadata_request__score: ClassVar = {"qid": True, "group": None}
 
-    def __init__(
-        self,
-        hidden: Sequence[int] | int = (),
-        *,
-        objective: str = "ndcg",
-        top_k: int | None = None,
-        C: float = 1.0,
-        max_steps: int = 1000,
-        learning_rate: float = 0.03,
-        weight_decay: float = 1e-3,
-        batch_size: int = 128,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.2,
-        patience: int = 10,
-        partial_steps: int = 100,
-        verbose: bool = False,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            hidden,
-            C=C,
-            max_steps=max_steps,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            partial_steps=partial_steps,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.objective = objective
-        self.top_k = top_k
+    _: KW_ONLY
+    objective: str = "ndcg"
+    top_k: int | None = None
 
     def fit(
         self,
@@ -115,7 +139,7 @@ class Ranker(ScoringEstimator):
             sample_weight: (n,), how much the list of each item counts: the same for all items of a
                 list. A weight of 2 is the same as the list twice.
         """
-        return self._fit(*self._lists(X, y, qid, group, sample_weight, reset=True))
+        return self._fit(*self._read(X, y, qid, group, sample_weight, reset=True))
 
     def partial_fit(
         self,
@@ -132,8 +156,8 @@ class Ranker(ScoringEstimator):
         first call sets the scales of the features. There is no early stopping. Arguments as for
         ``fit``.
         """
-        reset = not hasattr(self, "network_")
-        return self._partial_fit(*self._lists(X, y, qid, group, sample_weight, reset=reset))
+        first = not hasattr(self, "network_")
+        return self._partial_fit(*self._read(X, y, qid, group, sample_weight, reset=first))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The score of each item, (n,), to be compared within a list."""
@@ -149,10 +173,10 @@ class Ranker(ScoringEstimator):
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """NDCG of the first ``top_k`` ranks, the mean over the lists. Arguments as for ``fit``."""
-        features, target = self._lists(X, y, qid, group, sample_weight, reset=False)
+        features, target = self._read(X, y, qid, group, sample_weight, reset=False)
         return target.metric(torch.from_numpy(self._scores(features)))
 
-    def _lists(
+    def _read(
         self,
         X: ArrayLike,
         y: ArrayLike,
@@ -162,42 +186,50 @@ class Ranker(ScoringEstimator):
         *,
         reset: bool,
     ) -> tuple[Any, Lists]:
-        """Features and grades, list by list."""
+        """Features and grades, checked, list by list; lists of weight 0 are left out."""
         if self.objective not in ("listnet", "ndcg"):
             raise ValueError(f'objective must be "listnet" or "ndcg", got {self.objective!r}')
-        check_arguments(self)
+        check_settings(self)
+        require_y(self, y)
         features, grades = self._validated(X, y, y_numeric=True, reset=reset)
-        if (qid is None) == (group is None):
-            raise ValueError("qid must be given, the list of each item, or group, their lengths")
-        if group is not None:
-            lengths = np.asarray(group)
-            if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
-                raise ValueError("group must be whole numbers of at least 1, one for each list")
-            total = sum(lengths.tolist())  # which cannot overflow
-            if total != len(grades):
-                raise ValueError(f"group adds up to {total}, but X has {len(grades)} items")
-            qid = np.repeat(np.arange(len(lengths)), lengths.astype(np.int64))
-        owner = column_or_1d(qid)
+        owner = _read_owner(qid, group, len(grades))
         check_consistent_length(features, owner)
-        if owner.dtype.kind == "f" and np.isnan(owner).any():
-            raise ValueError(f"qid holds NaN in row {np.isnan(owner).argmax()}")
-        weight, kept = check_weight(sample_weight, features)
-        _check_even(sample_weight, owner)
-        features, grades = features[kept], np.asarray(grades, dtype=np.float64)[kept]
-        _, owner, counts = np.unique(owner[kept], return_inverse=True, return_counts=True)
-        order = np.argsort(owner, kind="stable")
-        grades, weight = grades[order], None if weight is None else weight[order]
-        if (grades < 0).any() or not (grades > 0).any():
+        weight, kept = read_sample_weight(sample_weight, features)
+        if weight is not None:
+            _check_even(weight, owner)
+        grades = np.asarray(grades, dtype=np.float64)
+        if (grades[kept] < 0).any() or not (grades[kept] > 0).any():
             raise ValueError("y must hold grades of at least 0, and one above it")
-        if grades.max() >= 1024:
-            raise ValueError(f"grades: 2^y overflows at y = {grades.max():g}")
-        return features[order], Lists(grades, counts, self.objective, self.top_k, weight)
+        if grades[kept].max() >= 1024:
+            raise ValueError(f"grades: 2^y overflows at y = {grades[kept].max():g}")
+        rows = np.arange(len(owner))[kept]
+        rows = rows[np.argsort(owner[rows], kind="stable")]
+        _, lengths = np.unique(owner[rows], return_counts=True)
+        target = Lists(grades[rows], lengths, self.objective, self.top_k, take(weight, rows))
+        return features[rows], target
 
 
-def _check_even(sample_weight: ArrayLike | None, owner: NDArray[Any]) -> None:
-    """All items of a list have the same weight."""
+def _read_owner(qid: ArrayLike | None, group: ArrayLike | None, count: int) -> NDArray[Any]:
+    """The list of each of ``count`` items, from either form."""
+    if (qid is None) == (group is None):
+        raise ValueError("qid must be given, the list of each item, or group, their lengths")
+    if group is not None:
+        lengths = np.asarray(group)
+        if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
+            raise ValueError("group must be whole numbers of at least 1, one for each list")
+        total = sum(lengths.tolist())  # whole numbers of Python cannot overflow
+        if total != count:
+            raise ValueError(f"group adds up to {total}, but X has {count} items")
+        return np.repeat(np.arange(len(lengths)), lengths.astype(np.int64))
+    owner: NDArray[Any] = column_or_1d(qid)
+    if owner.dtype.kind == "f" and np.isnan(owner).any():
+        raise ValueError(f"qid holds NaN in row {np.isnan(owner).argmax()}")
+    return owner
+
+
+def _check_even(weight: NDArray[np.float64], owner: NDArray[Any]) -> None:
+    """Check that all items of a list have the same weight."""
     _, first, place = np.unique(owner, return_index=True, return_inverse=True)
-    weight = np.broadcast_to(1.0 if sample_weight is None else sample_weight, len(owner))
     uneven = weight != weight[first][place]
     if uneven.any():
         name = owner[uneven.argmax()]

@@ -1,6 +1,7 @@
 """Cox regression, linear or deep: scores are log risks."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -8,15 +9,49 @@ import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length
+from torch import Tensor
 
-from fcco.estimators.arguments import check_weight
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.hazard import StepFunction, baseline_hazard
-from fcco.estimators.outcomes import Outcomes, outcomes
+from fcco.estimators.target import Phase, Rows, Target, balanced_folds
+from fcco.estimators.validation import read_sample_weight, require_y, take
+from fcco.losses import ScoreLoss
+from fcco.objectives import Cox
 
 __all__ = ["CoxRegressor"]
 
 
+@dataclass(frozen=True, eq=False)
+class Outcomes(Target):
+    """The times of subjects, and whether they are times of events."""
+
+    times: NDArray[np.float64]
+    events: NDArray[np.bool_]
+    ties: str
+    weight: NDArray[np.float64] | None = None
+
+    def phases(self) -> Sequence[Phase]:
+        """The partial likelihood, which needs no other phase before it."""
+        return (ScoreLoss(self._objective(), sample_weight=self.weight),)
+
+    def metric(self, scores: Tensor) -> float:
+        """Harrell's concordance."""
+        return self._objective().metric(scores, self.weight)
+
+    def folds(self, count: int, random: RandomState) -> Rows | None:
+        """Folds with the same share of subjects with an event."""
+        return balanced_folds(self.events, count, random)
+
+    def take(self, rows: Any) -> Self:
+        """The outcomes of some subjects."""
+        weight = take(self.weight, rows)
+        return type(self)(self.times[rows], self.events[rows], self.ties, weight)
+
+    def _objective(self) -> Cox:
+        return Cox(self.times, self.events, ties=self.ties)
+
+
+@dataclass(eq=False, repr=False)
 class CoxRegressor(ScoringEstimator):
     """Maximizes Cox's partial likelihood of a linear or deep log risk.
 
@@ -60,38 +95,8 @@ class CoxRegressor(ScoringEstimator):
         array([1.])
     """
 
-    def __init__(
-        self,
-        hidden: Sequence[int] | int = (),
-        *,
-        ties: str = "efron",
-        C: float = 1.0,
-        max_steps: int = 1000,
-        learning_rate: float = 0.03,
-        weight_decay: float = 1e-3,
-        batch_size: int = 128,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.2,
-        patience: int = 10,
-        partial_steps: int = 100,
-        verbose: bool = False,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            hidden,
-            C=C,
-            max_steps=max_steps,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            partial_steps=partial_steps,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.ties = ties
+    _: KW_ONLY
+    ties: str = "efron"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train from the beginning.
@@ -103,7 +108,7 @@ class CoxRegressor(ScoringEstimator):
             sample_weight: (n,), how much each subject counts. By Breslow's ties a weight of 2 is
                 the same as the subject twice; Efron's are weighted as in R and lifelines.
         """
-        features, target = self._outcomes(X, y, sample_weight, reset=True)
+        features, target = self._read(X, y, sample_weight, reset=True)
         return self._fit(features, target)._set_baseline(features, target)
 
     def partial_fit(
@@ -120,7 +125,7 @@ class CoxRegressor(ScoringEstimator):
             sample_weight: as for ``fit``.
         """
         first = not hasattr(self, "network_")
-        features, target = self._outcomes(X, y, sample_weight, reset=first)
+        features, target = self._read(X, y, sample_weight, reset=first)
         return self._partial_fit(features, target)._set_baseline(features, target)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -137,9 +142,8 @@ class CoxRegressor(ScoringEstimator):
             return_array: (n, times), the values at ``unique_times_``, instead of n functions.
         """
         risks = np.exp(self.predict(X))
-        base = self.cum_baseline_hazard_
-        values = risks[:, None] * base.y
-        return values if return_array else _functions(base.x, values, 0.0)
+        values = risks[:, None] * self.cum_baseline_hazard_.y
+        return values if return_array else _functions(self.unique_times_, values, 0.0)
 
     def predict_survival_function(self, X: ArrayLike, return_array: bool = False) -> NDArray[Any]:
         """The probability of no event up to each time: exp of minus the cumulative hazard.
@@ -157,21 +161,23 @@ class CoxRegressor(ScoringEstimator):
             y: as for ``fit``.
             sample_weight: (n,); a pair counts by the product of its two.
         """
-        features, target = self._outcomes(X, y, sample_weight, reset=False)
+        features, target = self._read(X, y, sample_weight, reset=False)
         return target.metric(torch.from_numpy(self._scores(features)))
 
-    def _outcomes(
+    def _read(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[Any, Outcomes]:
+        """Features and outcomes, checked; subjects of weight 0 are left out."""
         if self.ties not in ("efron", "breslow"):
             raise ValueError(f'ties must be "efron" or "breslow", got {self.ties!r}')
+        require_y(self, y)
         features = self._validated(X, reset=reset)
-        times, events = outcomes(y)
+        times, events = read_outcomes(y)
         check_consistent_length(features, times)
-        weight, kept = check_weight(sample_weight, features)
+        weight, kept = read_sample_weight(sample_weight, features)
         if not events[kept].any():
             raise ValueError("y: no event was observed, only censoring")
-        return features[kept], Outcomes(times[kept], events[kept], self.ties, weight)
+        return features[kept], Outcomes(times, events, self.ties, weight).take(kept)
 
     def _set_baseline(self, X: Any, target: Outcomes) -> Self:
         self.cum_baseline_hazard_ = baseline_hazard(
@@ -179,6 +185,45 @@ class CoxRegressor(ScoringEstimator):
         )
         self.unique_times_ = self.cum_baseline_hazard_.x
         return self
+
+
+def read_outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Times and events from either form of y.
+
+    Examples:
+        >>> read_outcomes([[3.0, 1], [4.0, 0]])
+        (array([3., 4.]), array([ True, False]))
+        >>> read_outcomes(np.array([(True, 3.0)], dtype=[("seen", bool), ("days", float)]))
+        (array([3.]), array([ True]))
+    """
+    y = np.asarray(y)
+    if y.dtype.names is not None:
+        kinds = {y.dtype[name].kind: name for name in y.dtype.names}
+        numbers = [name for name in y.dtype.names if y.dtype[name].kind in "fiu"]
+        if len(y.dtype.names) != 2 or "b" not in kinds or len(numbers) != 1 or y.ndim != 1:
+            raise ValueError(
+                "y must have two fields, a boolean (event) and a number (time), got "
+                f"{y.dtype} of shape {y.shape}"
+            )
+        times, events = y[numbers[0]].astype(np.float64), y[kinds["b"]]
+    else:
+        if y.ndim != 2 or y.shape[1] != 2:
+            raise ValueError(
+                "y must be structured (event, time), or have shape (n, 2), columns time and "
+                f"event, got shape {y.shape}"
+            )
+        if y.dtype.kind in "cmMSU":
+            raise ValueError(f"y must hold real numbers, got {y.dtype}")
+        times, flags = y.astype(np.float64).T
+        if not np.isin(flags, (0, 1)).all():
+            raise ValueError("y: the second column, event, must hold only 0 and 1")
+        events = flags == 1
+    wrong = ~(np.isfinite(times) & (times >= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        got = "NaN" if np.isnan(times[row]) else times[row]
+        raise ValueError(f"y: times must be finite and not negative, got {got} in row {row}")
+    return np.ascontiguousarray(times), np.ascontiguousarray(events)
 
 
 def _functions(times: NDArray[Any], values: NDArray[Any], before: float) -> NDArray[Any]:

@@ -1,0 +1,379 @@
+"""Classifiers with scores that are trained to rank: by AUC, average precision and partial AUC."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from fcco.estimators.base import ScoringEstimator
+from fcco.estimators.calibration import platt
+from fcco.estimators.class_target import ClassTarget
+from fcco.estimators.validation import Weight, read_sample_weight, require_y, take
+from fcco.objectives import AUC, AveragePrecision, MultiTaskAUC, PartialAUC
+
+__all__ = ["APClassifier", "AUCClassifier", "PartialAUCClassifier"]
+
+_LARGEST = 2**53
+"""Numeric classes are smaller; beyond, floats cannot represent every whole number."""
+
+
+@dataclass(eq=False, repr=False)
+class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
+    """Log-odds of two classes, of each of several classes, or of each of several tasks.
+
+    Scores of two classes or of tasks that rank well have no natural zero. After training for the
+    metric, Platt scaling of the training samples gives them one and does not change their order.
+
+    Args:
+        hidden: see ``ScoringEstimator``, as for all arguments that are not named here.
+        class_weight: None, "balanced", or a weight for each class, as in ``LogisticRegression``;
+            not for several tasks.
+        pos_label: of two classes the positive one; None: the second.
+    """
+
+    _: KW_ONLY
+    class_weight: str | Mapping[Any, float] | None = None
+    pos_label: Any = None
+
+    @abstractmethod
+    def _metric(self) -> tuple[Callable[..., Any], Callable[..., float]]:
+        """The objective as a function of labels, and scikit-learn's metric of one task."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train from the beginning.
+
+        Args:
+            X: (n, d) features, dense or sparse.
+            y: (n,) classes; or (n, tasks) labels, 1, 0, and -1 or NaN where missing.
+            sample_weight: (n,), how much each sample counts. The batches of a network are drawn in
+                proportion to it.
+        """
+        features, named, weight = self._read(X, y, sample_weight, reset=True)
+        self.multilabel_ = named.ndim == 2
+        self.classes_ = np.arange(named.shape[1]) if self.multilabel_ else np.unique(named)
+        target = self._target(named, weight)
+        self._fit(features, target)
+        # A linear model of the first phase is calibrated already.
+        first_only = len(self.network_) == 1 and len(self.history_) == 1
+        return self if first_only else self._calibrate(features, target)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Take ``partial_steps`` more steps on these samples.
+
+        With the same samples as in the last call, the result equals one longer run, bit for bit.
+        The first call sets the scales of the features. There is no early stopping.
+
+        Args:
+            X: (n, d) features.
+            y: as for ``fit``; of two classes at least.
+            classes: all classes that will ever occur; needed only in the first call, and not for
+                several tasks.
+            sample_weight: as for ``fit``.
+        """
+        first = not hasattr(self, "network_")
+        features, named, weight = self._read(X, y, sample_weight, reset=first)
+        if first:
+            self.multilabel_ = named.ndim == 2
+            if self.multilabel_:
+                classes = np.arange(named.shape[1])
+            if classes is None:
+                raise ValueError("classes must be given in the first call of partial_fit")
+            _check_labels("classes", np.asarray(classes))
+            self.classes_ = np.unique(classes)
+        elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+            raise ValueError(f"classes are not those of the first call, {self.classes_}")
+        target = self._target(named, weight)
+        if not target.tasks:
+            raise ValueError("y holds samples of only one class: there is nothing to compare")
+        return self._partial_fit(features, target)._calibrate(features, target)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-odds of the second of two classes, (n,), or of each task; else those of a softmax."""
+        scores = self._scores(self._validated(X, reset=False))
+        if self.multilabel_ or len(self.classes_) > 2:
+            return scores
+        second: NDArray[np.float64] = scores[:, 0] * (1 if self._second_is_positive() else -1)
+        return second
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most likely class of each sample, or the label of each task."""
+        odds = self.decision_function(X)
+        if self.multilabel_:
+            return (odds > 0).astype(np.intp)
+        places = (odds > 0).astype(np.intp) if odds.ndim == 1 else odds.argmax(1)
+        predicted: NDArray[Any] = self.classes_[places]
+        return predicted
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities, (n, classes) or (n, tasks)."""
+        odds = self.decision_function(X)
+        if odds.ndim == 1:
+            return np.stack([expit(-odds), expit(odds)], axis=1)
+        chances: NDArray[np.float64] = expit(odds) if self.multilabel_ else softmax(odds, axis=1)
+        return chances
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The metric, not the accuracy; of several classes or tasks the mean.
+
+        Classes that ``y`` lacks are left out.
+
+        Args:
+            X: (n, d) features.
+            y: as for ``fit``.
+            sample_weight: (n,), how much each sample counts.
+        """
+        features, named, weight = self._read(X, y, sample_weight, reset=False)
+        target = self._target(named, weight, balanced=False)
+        return target.metric(torch.from_numpy(self._scores(features)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def _read(
+        self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None, *, reset: bool
+    ) -> tuple[Any, NDArray[Any], Weight]:
+        """Features, labels and weights, checked; samples of weight 0 are left out."""
+        require_y(self, y)
+        named: NDArray[Any] = y.toarray() if issparse(y) else np.asarray(y)
+        if named.ndim == 2 and named.shape[1] > 1:
+            text = named.dtype.kind in "SU"
+            named = named if text else np.where(np.isnan(named.astype(np.float64)), -1, named)
+            if text or not np.isin(named, (-1, 0, 1)).all():
+                raise ValueError("y of several tasks must hold only 1, 0, and -1 where missing")
+            features, named = self._validated(X, named, reset=reset, multi_output=True)
+        else:
+            features, named = self._validated(X, column_or_1d(y, warn=True), reset=reset)
+            _check_labels("y", named)
+            check_classification_targets(named)
+        weight, kept = read_sample_weight(sample_weight, features)
+        return features[kept], named[kept], take(weight, kept)
+
+    def _target(self, named: NDArray[Any], weight: Weight, *, balanced: bool = True) -> ClassTarget:
+        """The target of checked labels; ``balanced``: ``class_weight`` counts."""
+        tasks = named.shape[1] if named.ndim == 2 else None
+        if tasks != (len(self.classes_) if self.multilabel_ else None):
+            raise ValueError(f"y must have the form of the first fit, got shape {named.shape}")
+        objective, metric = self._metric()
+        if self.multilabel_:
+            if self.class_weight is not None:
+                raise ValueError("class_weight is not for several tasks")
+            target = ClassTarget(named.astype(np.int8), objective, metric, weight=weight)
+            if not target.tasks:
+                raise ValueError("y holds only one class in every task: nothing can be compared")
+            return target
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds only one class, {self.classes_}: there is nothing to compare"
+            )
+        unknown = np.setdiff1d(named, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y holds {unknown}, which are not among the classes")
+        if self.class_weight is not None and balanced:
+            each = compute_sample_weight(self.class_weight, named)
+            if (each <= 0).any():
+                raise ValueError(f"class_weight must be above 0, got {self.class_weight}")
+            weight = each if weight is None else each * weight
+        members = (named[:, None] == self.classes_).astype(np.int8)
+        exclusive = len(self.classes_) > 2
+        if not exclusive:
+            members = members[:, [int(self._second_is_positive())]]
+        return ClassTarget(members, objective, metric, exclusive, weight)
+
+    def _second_is_positive(self) -> bool:
+        """Whether the second of two classes is the positive one."""
+        if self.pos_label is None:
+            return True
+        if self.pos_label not in self.classes_:
+            raise ValueError(f"pos_label {self.pos_label!r} is not among {self.classes_}")
+        return bool(self.classes_[1] == self.pos_label)
+
+    def _calibrate(self, X: Any, target: ClassTarget) -> Self:
+        """Scale and shift the scores of every task that these samples have both labels of."""
+        if target.exclusive:
+            return self
+        scores, (weights, biases) = self._scores(X), self.network_[-1].parameters()
+        for task in target.tasks:
+            known = target.labels[:, task] >= 0
+            positive = target.labels[known, task] == 1
+            slope, offset = platt(scores[known, task], positive, take(target.weight, known))
+            with torch.no_grad():
+                weights[task] *= slope
+                biases[task] = slope * biases[task] + offset
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class AUCClassifier(ScoreClassifier):
+    """Maximizes the area under the ROC curve, of two classes, of each class against the rest, or of
+    each of several tasks.
+
+    Args:
+        hidden: widths of the hidden layers, or one width; () is a linear model.
+        form: of the second objective: "exponential", as ``fcco.objectives.AUC``, or "moments", the
+            paper's, as ``fcco.objectives.MultiTaskAUC``.
+        C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
+        class_weight: None, "balanced", or a weight for each class.
+        pos_label: of two classes the positive one; None: the second.
+        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        learning_rate: the learning rate of the first step.
+        weight_decay: of a network, decoupled, as in AdamW.
+        batch_size: samples per step.
+        early_stopping: hold out samples, and keep only what raises their AUC; see
+            ``fcco.estimators.base.ScoringEstimator``.
+        validation_fraction: the fraction that is held out.
+        patience: evaluations of the AUC (20 in ``max_steps``) without a rise before it stops.
+        partial_steps: steps of each call of ``partial_fit``.
+        verbose: whether to print each entry of the history.
+        random_state: seeds the split, the hidden layers and the batches.
+
+    Attributes:
+        classes_: the labels, sorted; the numbers of the tasks if there are several.
+        coef_: (outputs, features), of a linear model.
+        intercept_: (outputs,), of a linear model.
+        network_: the scoring network, on standardized features.
+        n_steps_: the number of steps taken.
+        history_: ``Record``s of step, objective and held-out AUC.
+
+    Examples:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = AUCClassifier(random_state=0).fit(X, y)
+        >>> model.score(X, y) > 0.9
+        True
+        >>> model.predict_proba(X[:1]).shape
+        (1, 3)
+    """
+
+    _: KW_ONLY
+    form: str = "exponential"
+
+    def _metric(self) -> tuple[Callable[..., Any], Callable[..., float]]:
+        objectives: dict[str, Callable[..., Any]] = {"exponential": AUC, "moments": MultiTaskAUC}
+        if self.form not in objectives:
+            raise ValueError(f'form must be "exponential" or "moments", got {self.form!r}')
+        return objectives[self.form], roc_auc_score
+
+
+class APClassifier(ScoreClassifier):
+    """Maximizes the average precision of the positive class, or its mean over classes or tasks.
+
+    Args:
+        hidden: widths of the hidden layers, or one width; () is a linear model.
+        C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
+        class_weight: None, "balanced", or a weight for each class.
+        pos_label: of two classes the positive one; None: the second.
+        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        learning_rate: the learning rate of the first step.
+        weight_decay: of a network, decoupled, as in AdamW.
+        batch_size: samples per step.
+        early_stopping: hold out samples, and keep only what raises their average precision; see
+            ``fcco.estimators.base.ScoringEstimator``.
+        validation_fraction: the fraction that is held out.
+        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
+        partial_steps: steps of each call of ``partial_fit``.
+        verbose: whether to print each entry of the history.
+        random_state: seeds the split, the hidden layers and the batches.
+
+    Attributes:
+        classes_: the labels, sorted; the numbers of the tasks if there are several.
+        coef_: (outputs, features), of a linear model.
+        intercept_: (outputs,), of a linear model.
+        network_: the scoring network, on standardized features.
+        n_steps_: the number of steps taken.
+        history_: ``Record``s of step, objective and held-out average precision.
+
+    Examples:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(weights=[0.9], class_sep=2.0, random_state=0)
+        >>> model = APClassifier(random_state=0).fit(X, y)
+        >>> model.score(X, y) > 0.9
+        True
+    """
+
+    def _metric(self) -> tuple[Callable[..., Any], Callable[..., float]]:
+        return AveragePrecision, average_precision_score
+
+
+@dataclass(eq=False, repr=False)
+class PartialAUCClassifier(ScoreClassifier):
+    """Maximizes the area under the ROC curve up to a false positive rate.
+
+    Args:
+        hidden: widths of the hidden layers, or one width; () is a linear model.
+        max_fpr: the false positive rate, in (0, 1].
+        temperature: of the soft maximum over the negatives; towards 0 only the hardest negative of
+            each positive counts.
+        C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
+        class_weight: None, "balanced", or a weight for each class.
+        pos_label: of two classes the positive one; None: the second.
+        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        learning_rate: the learning rate of the first step.
+        weight_decay: of a network, decoupled, as in AdamW.
+        batch_size: samples per step.
+        early_stopping: hold out samples, and keep only what raises their partial AUC; see
+            ``fcco.estimators.base.ScoringEstimator``.
+        validation_fraction: the fraction that is held out.
+        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
+        partial_steps: steps of each call of ``partial_fit``.
+        verbose: whether to print each entry of the history.
+        random_state: seeds the split, the hidden layers and the batches.
+
+    Attributes:
+        classes_: the labels, sorted; the numbers of the tasks if there are several.
+        coef_: (outputs, features), of a linear model.
+        intercept_: (outputs,), of a linear model.
+        network_: the scoring network, on standardized features.
+        n_steps_: the number of steps taken.
+        history_: ``Record``s of step, objective and held-out partial AUC.
+
+    Examples:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(class_sep=2.0, random_state=0)
+        >>> model = PartialAUCClassifier(max_fpr=0.2, random_state=0).fit(X, y)
+        >>> model.score(X, y) > 0.9  # as scikit-learn standardizes it: 0.5 is chance
+        True
+    """
+
+    _: KW_ONLY
+    max_fpr: float = 0.1
+    temperature: float = 1.0
+
+    def _metric(self) -> tuple[Callable[..., Any], Callable[..., float]]:
+        objective = partial(PartialAUC, temperature=self.temperature, max_fpr=self.max_fpr)
+        return objective, partial(roc_auc_score, max_fpr=self.max_fpr)
+
+
+def _check_labels(name: str, labels: NDArray[Any]) -> None:
+    """Check that classes are strings, booleans or whole numbers, and no mark of a missing value."""
+    kind = labels.dtype.kind
+    if kind in "cmMV":
+        raise ValueError(f"{name} must hold whole numbers, booleans or strings, got {labels.dtype}")
+    if kind == "O" and any(label is None for label in labels.flat):
+        raise ValueError(f"{name} holds None, which is not a class")
+    if kind in "iuf":
+        wrong = ~(np.abs(labels.astype(np.float64)) < _LARGEST)
+        if wrong.any():
+            raise ValueError(
+                f"{name} holds {labels[wrong].flat[0]}, which is not a class: numbers must be "
+                "below 2**53 in size"
+            )

@@ -1,0 +1,84 @@
+"""Checks of what users pass to an estimator, made in ``fit`` as scikit-learn requires."""
+
+from collections.abc import Iterable
+from math import inf
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import _check_sample_weight
+
+__all__ = ["check_settings", "read_sample_weight", "read_widths", "require_y", "take"]
+
+Weight = NDArray[np.float64] | None
+
+_COUNTS = ("max_steps", "batch_size", "patience", "partial_steps", "top_k")
+_RANGES = {
+    "C": (lambda value: value > 0, "positive"),
+    "learning_rate": (lambda value: 0 < value < inf, "positive and finite"),
+    "weight_decay": (lambda value: 0 <= value < inf, "finite and not negative"),
+    "validation_fraction": (lambda value: 0 < value < 1, "in (0, 1)"),
+    "max_fpr": (lambda value: 0 < value <= 1, "in (0, 1]"),
+    "temperature": (lambda value: 0 < value < inf, "positive and finite"),
+}
+"""Settings that are real numbers: the condition that each must meet, and its name."""
+
+
+def check_settings(estimator: Any) -> None:
+    """Raise a ``ValueError`` that names the first setting that cannot be used."""
+    settings = estimator.get_params(deep=False)
+    widths = read_widths(settings["hidden"])
+    counts = {f"hidden[{place}]": width for place, width in enumerate(widths)}
+    counts |= {name: settings[name] for name in _COUNTS if settings.get(name) is not None}
+    for name, value in counts.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    for name, (condition, wanted) in _RANGES.items():
+        value = settings.get(name)
+        if name in settings and not (isinstance(value, Real) and condition(float(value))):
+            raise ValueError(f"{name} must be {wanted}, got {value!r}")
+    if not isinstance(settings["early_stopping"], bool | np.bool_):
+        got = settings["early_stopping"]
+        raise ValueError(f"early_stopping must be True or False, got {got!r}")
+
+
+def read_widths(hidden: Any) -> list[Any]:
+    """The widths of the hidden layers; one number is one layer.
+
+    Examples:
+        >>> read_widths(64), read_widths((8, 4))
+        ([64], [8, 4])
+    """
+    if isinstance(hidden, Integral):
+        return [hidden]
+    if not isinstance(hidden, Iterable) or isinstance(hidden, str):
+        raise ValueError(f"hidden must be a width or a sequence of them, got {hidden!r}")
+    return list(hidden)
+
+
+def require_y(estimator: Any, y: Any) -> None:
+    """Raise scikit-learn's error if there is no target."""
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+
+
+def read_sample_weight(
+    sample_weight: ArrayLike | None, X: Any
+) -> tuple[Weight, NDArray[np.bool_] | slice]:
+    """The weights of all rows of ``X``, and which rows have one above 0; None: all count alike.
+
+    Examples:
+        >>> read_sample_weight([1.0, 0.0, 2.0], np.eye(3))
+        (array([1., 0., 2.]), array([ True, False,  True]))
+    """
+    if sample_weight is None:
+        return None, slice(None)
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return weight, weight > 0
+
+
+def take(weight: Weight, rows: Any) -> Weight:
+    """The weights of some rows, if there are weights."""
+    return None if weight is None else weight[rows]

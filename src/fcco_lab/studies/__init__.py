@@ -1,1 +1,0 @@
-"""Studies of questions that the theorems leave open, and comparisons with alternatives."""

@@ -1,0 +1,151 @@
+"""A table belongs to the labels and settings that it was built from; a gradient is the first."""
+
+import copy
+
+import pytest
+import torch
+from losses import criteria
+from losses.criteria import CASES, generator
+from torch.autograd import forward_ad
+
+from fcco import losses as L
+from fcco import objectives as O
+
+N = 60
+RANDOM = generator(3)
+ORDER, H = torch.randperm(N, generator=RANDOM), torch.randn(N, generator=RANDOM)
+LABELS = (torch.rand(N, generator=RANDOM) < 0.4).long()
+TIMES, EVENTS = torch.rand(N, generator=RANDOM), torch.rand(N, generator=RANDOM) < 0.6
+GRADES, LENGTHS = torch.randint(0, 4, (N,), generator=RANDOM), torch.tensor([20, 15, 25])
+CLASSES = torch.randint(0, 3, (N,), generator=RANDOM)
+
+BUILT = {
+    "cox": lambda p: L.CoxLoss(TIMES[p], EVENTS[p]),
+    "auc": lambda p: L.AUCLoss(LABELS[p]),
+    "ap": lambda p: L.APLoss(LABELS[p]),
+    "partial": lambda p: L.PartialAUCLoss(LABELS[p], temperature=0.2),
+    "push": lambda p: L.PushLoss(LABELS[p]),
+    "ndcg": lambda p: L.NDCGLoss(GRADES[p], LENGTHS),
+    "listnet": lambda p: L.ListNetLoss(GRADES[p], LENGTHS),
+    "nca": lambda p: L.NCALoss(CLASSES[p]),
+    "table": lambda p: L.TableLoss(O.GroupDRO(CLASSES[p], CLASSES[p], temperature=1.0)),
+}
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_a_state_of_labels_in_another_order_is_refused(name):
+    first, second = BUILT[name](torch.arange(N)), BUILT[name](ORDER)
+    before = copy.deepcopy(second.state_dict())
+    with pytest.raises(RuntimeError, match="belongs to other labels"):
+        second.load_state_dict(first.state_dict())
+    assert all(before[key].equal(value) for key, value in second.state_dict().items())
+    assert BUILT[name](torch.arange(N)).load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize("build", [
+    lambda t: L.AUCLoss(LABELS, temperature=t),
+    lambda t: L.PartialAUCLoss(LABELS, temperature=t),
+    lambda t: L.PushLoss(LABELS, power=1 + t),
+    lambda t: L.APLoss(LABELS, surrogate=O.Sigmoid(t)),
+    lambda t: L.CoxLoss(TIMES, EVENTS, ties="efron" if t < 0.5 else "breslow"),
+    lambda t: L.NDCGLoss(GRADES, LENGTHS, top_k=int(10 * t)),
+    lambda t: L.DROLoss(N, temperature=t),
+    lambda t: L.CVaRLoss(N, fraction=t),
+    lambda t: L.ContrastiveLoss(N, temperature=t),
+    lambda t: L.GroupDROLoss(3, temperature=t),
+])  # fmt: skip
+def test_a_state_of_other_settings_is_refused(build):
+    with pytest.raises(RuntimeError, match="other settings"):
+        build(0.1).load_state_dict(build(0.9).state_dict())
+    build(0.1).load_state_dict(build(0.1).state_dict())
+
+
+def test_settings_cannot_be_changed_below_a_table():
+    criterion = L.AUCLoss(LABELS)
+    with pytest.raises(AttributeError, match="temperature is a setting of the objective"):
+        criterion.temperature = 0.1
+    with pytest.raises(AttributeError, match="temperature cannot be changed"):
+        criterion.objective.temperature = 0.1
+    other = criterion.objective.on(LABELS[:30])
+    other.temperature = 0.1
+    assert copy.deepcopy(criterion).objective.temperature == 1.0
+
+
+def test_what_is_learned_does_not_count():
+    first = L.ContrastiveLoss(5, temperature=0.1, learned="individual")
+    with torch.no_grad():
+        first.objective.temperatures.mul_(2)
+    second = L.ContrastiveLoss(5, temperature=0.1, learned="individual")
+    second.load_state_dict(first.state_dict())
+    assert second.objective.temperatures.equal(first.objective.temperatures)
+
+
+def test_a_criterion_inside_a_module_is_named():
+    def build(labels):
+        return torch.nn.ModuleDict({"net": torch.nn.Linear(2, 1), "loss": L.AUCLoss(labels)})
+
+    with pytest.raises(RuntimeError, match=r"loss\.: the table belongs to other labels"):
+        build(LABELS).load_state_dict(build(LABELS[ORDER]).state_dict())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_without_staleness_the_gradient_is_exact_in_the_first_pass_too(case):
+    """Scores that never change, heavy tails among them: nothing may bend the gradient."""
+    criterion, random = case.criterion(), generator(5)
+    scores = case.scores() ** 5 * 0.1
+    met = torch.zeros(case.size)
+    for index in torch.randperm(case.size, generator=random).split(4):
+        h = scores[index].clone().requires_grad_()
+        (found,) = torch.autograd.grad(criterion(h, index), h)
+        met[index] = 1
+        leaf = scores.clone().requires_grad_()
+        value = criterion.objective.exact(leaf, met)
+        (slope,) = torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)
+        expected = slope[index] * met.sum() / len(index)
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
+
+
+def losses_of(h):
+    index, groups = torch.arange(45), torch.arange(45) % 3
+    yield L.CoxLoss(*criteria.survival()).double()(h, index)
+    yield L.APLoss(criteria.labels()).double()(h, index)
+    yield L.GroupDROLoss(3, temperature=5.0).double()(h.square(), groups)
+
+
+def test_a_second_derivative_is_an_error():
+    """The slopes are constants of the graph: a Hessian through them would be wrong."""
+    h = torch.randn(45, generator=generator(), dtype=torch.float64, requires_grad=True)
+    for loss in losses_of(h):
+        (gradient,) = torch.autograd.grad(loss, h, create_graph=True)
+        with pytest.raises(RuntimeError, match="differentiated twice"):
+            torch.autograd.grad((gradient * h).sum(), h)
+
+
+def test_a_forward_derivative_is_an_error():
+    h = torch.randn(45, generator=generator(), dtype=torch.float64)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(h, torch.ones_like(h))
+        found = losses_of(dual)
+        with pytest.raises(RuntimeError, match="forward-mode"):
+            next(found)
+        with pytest.raises(RuntimeError, match="forward-mode"):
+            L.GroupDROLoss(3, temperature=5.0).double()(dual.square(), torch.arange(45) % 3)
+
+
+def test_exact_has_second_derivatives():
+    objective = O.Cox(*criteria.survival())
+    h = torch.randn(45, generator=generator(), dtype=torch.float64)
+    hessian = torch.autograd.functional.hessian(objective.exact, h)
+    assert torch.linalg.eigvalsh(hessian).min() > -1e-12, "convex"
+    torch.testing.assert_close(hessian.sum(1), torch.zeros_like(h), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.2, 0.1, 0.05])
+def test_the_risk_of_groups_lies_between_their_losses(temperature):
+    """Beyond the cap, where the exponential goes on along its tangent, too."""
+    criterion = L.GroupDROLoss(2, temperature=temperature).double()
+    value = criterion(torch.tensor([2.3, 2.3], dtype=torch.float64), torch.tensor([0, 1])).item()
+    assert criterion.objective.risk(value) == pytest.approx(2.3, rel=1e-9)
+    other = L.GroupDROLoss(2, temperature=temperature).double()
+    value = other(torch.tensor([0.1, 2.3], dtype=torch.float64), torch.tensor([0, 1])).item()
+    assert 0.1 < other.objective.risk(value) < 2.3
