@@ -7,8 +7,8 @@ Two costs are timed in turn with the bare forward and backward pass of a small M
 back to the network's outputs. *Step*: all that and the optimizer, with given outputs plus a number
 in the place of the network.
 
-A second table has the time of an evaluation: ``exact_value`` on 10 000 samples whose scores are given, and
-beside it the same value from the chunks of an exact pass, that is, from all pairs.
+A second table has the time of an evaluation: ``exact_value`` on 10 000 samples whose scores are
+given, and beside it the same value from the chunks of an exact pass, that is, from all pairs.
 """
 
 from functools import partial

@@ -1,5 +1,7 @@
 """fcco: finite-sum coupled compositional optimization, min_w (1/m) sum_i f_i(g_i(w)), in torch."""
 
+from typing import Any
+
 from fcco import (
     data,
     distributed,
@@ -52,3 +54,14 @@ __all__ = [
     "schedules",
     "updates",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        raise AttributeError(
+            "fcco.metrics is gone since 0.3: use objective.metric(scores), as "
+            "fcco.objectives.Cox(times, events).metric(scores), or torchmetrics"
+        )
+    if name in ("AnchorBatch", "LabelBatch", "RiskBatch", "TaskBatch"):
+        raise AttributeError(f"fcco.{name} is gone since 0.3: see fcco.PairBatch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

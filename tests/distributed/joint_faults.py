@@ -116,6 +116,7 @@ def sizes(rank):
     """What the guide says that a step sends: 24 bytes, and so many per sample."""
     index, e = torch.arange(4) + 4 * rank, torch.rand(4, 16)
     many = torch.stack([LABELS, ~LABELS, LABELS], 1)
+    groups = O.GroupDRO(torch.arange(8), temperature=1.0)
     calls = {
         8 + 4: lambda: L.AUCLoss(LABELS)(scores(4), index),
         8 + 4 * 3: lambda: L.AUCLoss(many)(e[:, :3], index),
@@ -123,8 +124,8 @@ def sizes(rank):
         8 + 8 * 16: lambda: L.ContrastiveLoss(20, temperature=0.1)(e, e, index),
         8 + 4 * 16: lambda: L.NCALoss(LABELS.long())(e, index),
         4 + 8: lambda: L.GroupDROLoss(3, temperature=1.0)(e[:, 0], index % 3),
-        16 + 4 * 1: lambda: L.TableLoss(O.GroupDRO(8), beta=0.5)(Probe(index, e[:, :1])),
-        16 + 4 * 2: lambda: L.TableLoss(O.GroupDRO(8))(Probe(index, e[:, :1])),  # and its noise
+        16 + 4 * 1: lambda: L.TableLoss(groups, beta=0.5)(Probe(index, e[:, :1])),
+        16 + 4 * 2: lambda: L.TableLoss(groups)(Probe(index, e[:, :1])),  # and its noise
     }
     for size, call in calls.items():
         with words() as sent:

@@ -12,19 +12,63 @@ from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
+from sklearn.metrics import ndcg_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import column_or_1d
 
 from fcco.estimators import APClassifier, AUCClassifier, CoxRegressor, PartialAUCClassifier, Ranker
-from fcco.estimators.target import spread
-from fcco.metrics import ndcg
+from fcco.estimators.target import balanced_folds
 
 GROUP = np.full(30, 10)
 
 
+class AnyTimes(CoxRegressor):
+    """Takes any numbers as y, as scikit-learn's checks give them: as times of events."""
+
+    def fit(self, X, y, sample_weight=None):
+        return super().fit(X, self.outcomes(y), sample_weight)
+
+    def partial_fit(self, X, y, sample_weight=None):
+        return super().partial_fit(X, self.outcomes(y), sample_weight)
+
+    def score(self, X, y, sample_weight=None):
+        return super().score(X, self.outcomes(y), sample_weight)
+
+    def outcomes(self, y):
+        if y is None:
+            return None
+        times = column_or_1d(y, dtype=np.float64, warn=True)
+        return np.stack([times - times.min(), np.ones(len(times))], axis=1)
+
+
+class OneList(Ranker):
+    """Takes any numbers as y, as scikit-learn's checks give them: as grades of one list."""
+
+    def fit(self, X, y):
+        return super().fit(X, self.grades(y), qid=self.one(X))
+
+    def partial_fit(self, X, y):
+        return super().partial_fit(X, self.grades(y), qid=self.one(X))
+
+    def score(self, X, y):
+        return super().score(X, self.grades(y), qid=self.one(X))
+
+    def grades(self, y):
+        if y is None:
+            return None
+        numbers = column_or_1d(y, dtype=np.float64, warn=True)
+        return 1.0 + numbers - numbers.min()
+
+    def one(self, X):
+        return np.zeros(X.shape[0] if hasattr(X, "shape") else len(X))
+
+
 # Warned, not failed: scikit-learn's word for a check that does not apply (sparse input, no pandas).
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([AUCClassifier(), APClassifier(), PartialAUCClassifier()])
+@parametrize_with_checks(
+    [AUCClassifier(), APClassifier(), PartialAUCClassifier(), AnyTimes(ties="breslow"), OneList()]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -161,7 +205,7 @@ def test_early_stopping_keeps_the_best_weights():
     assert len(metrics) >= best + 3
     random = np.random.RandomState(0)
     random.randint(np.iinfo(np.int32).max)  # the seed of network and batches is drawn first
-    rows = spread(y, 5, random) == 0
+    rows = balanced_folds(y, 5, random) == 0
     assert model.score(X[rows], y[rows]) == pytest.approx(max(metrics), abs=1e-6)
 
 
@@ -190,11 +234,30 @@ def test_the_ranker_beats_a_random_order(objective, hidden):
     model = Ranker(hidden, objective=objective, max_steps=100, top_k=5, random_state=0)
     model.fit(X[:200], y[:200], group=GROUP[:20])
     ours = model.score(X[200:], y[200:], group=GROUP[20:])
-    noise = np.random.RandomState(0).normal(size=(30, 100))
-    grades, lengths = torch.from_numpy(y[200:]), torch.from_numpy(GROUP[20:])
-    chance = np.mean([ndcg(torch.from_numpy(row), grades, lengths, 5) for row in noise])
+    gains = 2.0 ** y[200:].reshape(10, 10) - 1
+    relevant = gains.any(1)  # scikit-learn counts the other lists as 0
+
+    def ndcg(scores):
+        return ndcg_score(gains[relevant], scores.reshape(10, 10)[relevant], k=5)
+
+    assert ours == pytest.approx(ndcg(model.predict(X[200:])))
+    chance = np.mean([ndcg(row) for row in np.random.RandomState(0).normal(size=(30, 100))])
     assert ours > 0.75
     assert ours > chance + 0.15
+
+
+def test_arguments_are_those_of_all_base_classes():
+    model = PartialAUCClassifier(8, max_fpr=0.3, pos_label=0, C=2.0)
+    assert clone(model).get_params() == model.get_params()
+    assert set(model.get_params()) == {
+        "hidden", "max_fpr", "temperature", "class_weight", "pos_label", "C", "max_steps",
+        "learning_rate", "weight_decay", "batch_size", "early_stopping", "validation_fraction",
+        "patience", "partial_steps", "verbose", "random_state",
+    }  # fmt: skip
+    with pytest.raises(TypeError, match="positional"):
+        CoxRegressor(8, "efron")
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        CoxRegressor(top_k=3)
 
 
 def test_a_search_over_arguments():
@@ -311,6 +374,8 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
             lambda: CoxRegressor().fit(X, SURVIVAL.view([("t", float), ("e", float)])[:, 0]),
             "boolean",
         ),
+        (lambda: CoxRegressor().fit(X, None), "requires y to be passed, but the target y is None"),
+        (lambda: Ranker().fit(X, None, group=[20]), "requires y to be passed, but the target y"),
         (lambda: Ranker().fit(X, Y), "qid must be given"),
         (lambda: Ranker().fit(X, Y, qid=Y[1:]), "inconsistent numbers of samples"),
         (lambda: Ranker().fit(X, Y, qid=np.where(Y > 0, np.nan, 1)), "qid holds NaN in row 1"),

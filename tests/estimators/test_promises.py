@@ -1,6 +1,7 @@
 """Estimators are never below logistic regression or Cox regression, and mean what they say."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from sklearn.model_selection import GroupKFold, cross_validate, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fcco.data import TaskData, exact_value
 from fcco.estimators import (
     APClassifier,
     AUCClassifier,
@@ -23,9 +23,9 @@ from fcco.estimators import (
     PartialAUCClassifier,
     Ranker,
 )
-from fcco.estimators.goals import AUC, AveragePrecision, MomentAUC, PartialAUC
+from fcco.estimators.class_target import ClassTarget
 from fcco.estimators.hazard import baseline_hazard
-from fcco.objectives import MultiTaskAUC
+from fcco.objectives import AUC, AveragePrecision, MultiTaskAUC, PartialAUC
 
 LOADERS = [load_iris, load_wine, load_breast_cancer, load_digits]
 CLASSIFIERS = {
@@ -71,37 +71,100 @@ def test_the_second_phase_is_taken_where_it_helps():
     assert model.score(X[1500:], y[1500:]) > theirs + 0.02
 
 
-@pytest.mark.parametrize("goal", [AUC(0.5), AveragePrecision(), PartialAUC(0.1, 0.5)])
-def test_exact_objectives_are_those_of_the_losses_and_weights_are_repetitions(goal):
+def auc_of_one_task(h, y, w):
+    pairs = [(w[i] * w[j], h[j] - h[i]) for i in np.flatnonzero(y) for j in np.flatnonzero(~y)]
+    mean = sum(p * np.exp(s / 0.5) for p, s in pairs) / sum(p for p, _ in pairs)
+    return 0.5 * np.log1p(mean)
+
+
+def moments_of_one_task(h, y, w):
+    z = 1 / (1 + np.exp(-h))
+    a, b = (np.average(z[side], weights=w[side]) for side in (y, ~y))
+    variances = [np.average((z[k] - m) ** 2, weights=w[k]) for k, m in ((y, a), (~y, b))]
+    return sum(variances) + max(1 + b - a, 0) ** 2 / 2
+
+
+def ap_of_one_task(h, y, w):
+    total = 0.0
+    for i in np.flatnonzero(y):
+        terms = w / (1 + np.exp(h[i] - h))
+        terms[i] = w[i]  # a sample counts itself as 1
+        total -= w[i] * terms[y].sum() / terms.sum()
+    return total / w[y].sum()
+
+
+def partial_auc_of_one_task(h, y, w):
+    total = 0.0
+    for i in np.flatnonzero(y):
+        terms = np.exp(np.maximum(1 + h[~y] - h[i], 0) ** 2 / 0.5)
+        total += w[i] * 0.5 * np.log(np.average(terms, weights=w[~y]))
+    return total / w[y].sum()
+
+
+DEFINITIONS = {
+    "auc": (partial(AUC, temperature=0.5), auc_of_one_task),
+    "moments": (MultiTaskAUC, moments_of_one_task),
+    "ap": (AveragePrecision, ap_of_one_task),
+    "partial auc": (partial(PartialAUC, temperature=0.5), partial_auc_of_one_task),
+}
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_second_phase_is_the_objective_of_the_metric(name, weighted):
+    """Of each task by its definition, times 2 p (1 - p), and a tenth of cross-entropy."""
+    objective, definition = DEFINITIONS[name]
     random = np.random.RandomState(0)
     labels = random.randint(-1, 2, size=(40, 3)).astype(np.int8)
-    scores = torch.from_numpy(random.normal(size=(40, 3)))
-    expected = goal.loss(labels).exact(scores)
-    found = goal.exact(scores, torch.from_numpy(labels), torch.ones(40).double())
-    assert found.mean().item() == pytest.approx(expected.item(), abs=1e-6)
-    if isinstance(goal, AveragePrecision):
-        return  # repeated positives are compared with each other, by l(0), not with themselves
-    counts = random.randint(1, 4, size=40)
-    rows = np.repeat(np.arange(40), counts)
-    again = goal.loss(labels[rows]).exact(scores[rows])
-    found = goal.exact(scores, torch.from_numpy(labels), torch.from_numpy(counts / 7))
-    assert found.mean().item() == pytest.approx(again.item(), abs=1e-6)
+    labels[:, 2] = 0  # a task that has no positive does not count
+    scores = random.normal(size=(40, 3))
+    w = random.uniform(0.2, 3.0, size=40) if weighted else np.ones(40)
+    target = ClassTarget(labels, objective, roc_auc_score, weight=w if weighted else None)
+    expected = 0.0
+    for h, y in zip(scores.T, labels.T, strict=True):
+        known = y >= 0
+        costs = np.log1p(np.exp(np.where(y == 1, -h, h)))
+        expected += 0.1 * (w * costs * known).sum() / w.sum()
+        if (y == 1).any():
+            p = w[y == 1].sum() / w.sum()
+            expected += 2 * p * (1 - p) * definition(h[known], y[known] == 1, w[known])
+    found = target.phases()[1].exact(torch.from_numpy(scores))
+    assert found.item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_form_of_the_paper_has_its_name():
-    """Its objective on all samples is that of ``MultiTaskAUC``, and a network learns by it."""
+@pytest.mark.parametrize("name", ["ap", "partial auc"])
+def test_of_many_pairs_every_kth_sample_is_taken(name):
+    objective, _ = DEFINITIONS[name]
+    random = np.random.RandomState(0)
+    y, h = (random.uniform(size=3000) < 0.1).astype(np.int8), random.normal(size=3000)
+    every = round((y.sum() * 3000 / 2**18) ** 0.5)
+    assert every == 2
+    rows = np.sort(np.concatenate([np.flatnonzero(y == label)[::2] for label in (0, 1)]))
+    phases = ClassTarget(y[:, None], objective, roc_auc_score).phases()
+    scores = torch.from_numpy(h[:, None])
+    found = phases[1].exact(scores) - 0.1 * phases[0].exact(scores)
+    few = objective(y[rows]).exact(torch.from_numpy(h[rows]))
+    expected = 2 * y.mean() * (1 - y.mean()) * few
+    assert found.item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_the_form_of_the_paper_is_learned_by_linear_models_and_networks():
     X, y = classes()
-    labels = np.stack([y, X[:, 3] > 1], axis=1).astype(np.int8)
-    scores = torch.from_numpy(np.random.RandomState(0).normal(size=(300, 2)))
-    data = TaskData(scores, torch.from_numpy(labels == 1))
-    found = MomentAUC().exact(scores, torch.from_numpy(labels), torch.ones(300).double())
-    expected = exact_value(lambda scores: scores, data, MultiTaskAUC(2))
-    assert found.mean().item() == pytest.approx(expected)
     for hidden in ((), (8,)):
         model = AUCClassifier(
             hidden, form="moments", early_stopping=False, max_steps=100, random_state=0
         )
         assert model.fit(X, y).score(X, y) > 0.9
+
+
+def test_a_task_of_one_label_and_few_positives_of_another():
+    """Early stopping needs enough of the rarest label of the tasks that count."""
+    X, _ = classes()
+    y = np.zeros((300, 2))
+    y[[1, 50, 100], 1] = 1
+    for seed in range(3):
+        model = AUCClassifier(4, max_steps=20, random_state=seed).fit(X, y)
+        assert {record.metric for record in model.history_} == {None}
 
 
 @pytest.mark.parametrize("make", [AUCClassifier, PartialAUCClassifier])
@@ -204,7 +267,7 @@ def test_tasks_are_fitted_as_if_alone_and_labels_may_be_missing(make):
     assert network.score(X, y) > 0.8
 
 
-def test_progress_is_told(capsys):
+def test_progress_is_printed(capsys):
     X, y = classes()
     AUCClassifier(4, max_steps=40, verbose=True, random_state=0).fit(X, y)
     lines = capsys.readouterr().out.splitlines()

@@ -9,9 +9,8 @@ from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.model_selection import GroupKFold, cross_validate
 
 from fcco.estimators import CoxRegressor, Ranker
-from fcco.estimators.likelihood import WeightedCox
-from fcco.losses import CoxLoss, ListNetLoss, NDCGLoss
-from fcco.metrics import concordance_index, ndcg
+from fcco.losses import CoxLoss, ListNetLoss, NDCGLoss, ScoreLoss
+from fcco.objectives import NDCG, Cox
 
 
 def survival(n=300, seed=0):
@@ -38,8 +37,8 @@ def test_efron_s_ties_are_weighted_as_in_lifelines():
     assert_allclose(model.coef_[0], rival.params_, rtol=1e-3, atol=1e-3)
     # and the likelihood itself, at their solution
     scores = torch.from_numpy(X @ rival.params_.to_numpy()[:, None])
-    phase = WeightedCox(y[:, 0], y[:, 1] == 1, weight, ties="efron")
-    ours = -phase.exact(scores).item() * weight[y[:, 1] == 1].sum()
+    exact = Cox(y[:, 0], y[:, 1] == 1).exact(scores, weight)
+    ours = -exact.item() * weight[y[:, 1] == 1].sum()
     assert ours == pytest.approx(rival.log_likelihood_, rel=1e-9)
     plain = CoxRegressor(C=np.inf).fit(X, y)
     assert np.abs(plain.coef_ / model.coef_ - 1).max() > 0.01
@@ -67,9 +66,10 @@ def test_batches_of_weighted_subjects(ties):
     scores = torch.from_numpy(np.random.RandomState(0).normal(size=(60, 1)))
     batches = torch.randperm(60, generator=torch.Generator().manual_seed(0)).split([1, 4, 25, 30])
     plain = CoxLoss(times, events, ties=ties).double()
-    ones = WeightedCox(times, events, np.ones(60), ties=ties)
+    objective = Cox(times, events, ties=ties)
+    ones = ScoreLoss(objective, sample_weight=np.ones(60)).double()
     weight = np.random.RandomState(2).uniform(0.2, 3.0, size=60)
-    phase = WeightedCox(times, events, weight, ties=ties)
+    phase = ScoreLoss(objective, sample_weight=weight).double()
 
     def step(criterion, index):
         h = scores[index].requires_grad_()
@@ -170,18 +170,43 @@ def test_losses_of_weighted_lists(make):
 
 
 def test_metrics_of_weighted_samples():
+    """A pair of subjects counts by both weights, by the definition of concordance; lists count as
+    often as they are repeated."""
     _, y = survival(80)
-    counts, risk = torch.from_numpy(COUNTS[:80]), torch.from_numpy(np.arange(80) * 7 % 13)
-    times, events = torch.from_numpy(y[:, 0]), torch.from_numpy(y[:, 1] == 1)
-    again = [each.repeat_interleave(counts) for each in (risk, times, events)]
-    found = concordance_index(risk, times, events, weights=counts)
-    assert found == pytest.approx(concordance_index(*again))
+    risk, weight = np.arange(80) * 7 % 13, COUNTS[:80]
+    known = right = 0.0
+    for (t, e), h, w in zip(y, risk, weight, strict=True):
+        for (t2, e2), h2, w2 in zip(y, risk, weight, strict=True):
+            if e and (t < t2 or (t == t2 and not e2)):
+                known += w * w2
+                right += w * w2 * (1.0 if h > h2 else 0.5 * (h == h2))
+    found = Cox(y[:, 0], y[:, 1] == 1).metric(torch.from_numpy(risk).double(), weight)
+    assert found == pytest.approx(right / known)
     X, y, qid = lists()
-    counts = torch.from_numpy(COUNTS[:30])
-    h, y_more, names = repeated(X[:, 0], y, qid, counts)
-    parts = torch.from_numpy(X[:, 0]), torch.from_numpy(y), torch.full((30,), 10)
-    more = torch.from_numpy(h), torch.from_numpy(y_more), torch.from_numpy(np.bincount(names))
-    assert ndcg(*parts, 5, weights=counts) == pytest.approx(ndcg(*more, 5))
+    h, y_more, names = repeated(X[:, 0], y, qid, COUNTS[:30])
+    found = NDCG(y, np.full(30, 10), top_k=5).metric(torch.from_numpy(X[:, 0]), COUNTS[qid])
+    more = NDCG(y_more, np.bincount(names), top_k=5).metric(torch.from_numpy(h))
+    assert found == pytest.approx(more)
+
+
+class _NotAnArray:
+    """Converts to an array, and takes part in no function of numpy."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __array_function__(self, function, types, args, kwargs):
+        raise TypeError(f"{function.__name__} of weights that were not converted")
+
+
+def test_weights_of_lists_are_converted_first():
+    X, y, qid = lists()
+    weight = np.where(qid < 15, 1.0, 5.0)
+    models = [Ranker().fit(X, y, qid=qid, sample_weight=w) for w in (weight, _NotAnArray(weight))]
+    assert_allclose(models[0].coef_, models[1].coef_, rtol=0)
 
 
 def test_a_network_ranks_by_the_heavy_lists():

@@ -2,7 +2,6 @@
 
 import itertools
 import pickle
-from dataclasses import fields
 from functools import partial
 
 import pytest
@@ -11,12 +10,14 @@ from objectives.test_zoo import exact_inner, unscaled
 from objectives.zoo import CASES, EVENTS, GROUPS, TARGETS, TIMES, N, X, Y, Z
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import fcco
 from fcco import data as D
 from fcco import objectives as O
 from fcco.data import block_loader, exact_pass, exact_value
+from fcco.data.inputs import take
+from fcco.problem.batches import EmptyBatch, NoBlocks
 
 # Tuples and dicts -------------------------------------------------------------------------------
 
@@ -61,12 +62,12 @@ SOURCES = {
         X + Z,
     ),
 }
-BUILD = {
-    "tasks": (lambda x: D.TaskData.binary(x, Y), O.MultiTaskAUC(1)),
-    "precision": (lambda x: D.AnchorData.average_precision(x, Y), O.AveragePrecision(3, N)),
-    "survival": (lambda x: D.AnchorData.survival(x, TIMES, EVENTS), O.Cox(6, N)),
-    "groups": (lambda x: D.GroupData(x, GROUPS), O.SoftmaxPooling(torch.tensor([1, 0, 1]), 4)),
-    "views": (lambda x: D.ViewData(x, x, two_way=True), O.GlobalContrastive(N, two_way=True)),
+OBJECTIVES = {
+    "tasks": O.MultiTaskAUC(Y.bool()),
+    "precision": O.AveragePrecision(Y),
+    "survival": O.Cox(TIMES, EVENTS),
+    "groups": O.SoftmaxPooling(GROUPS, torch.tensor([1, 0, 1])),
+    "views": O.GlobalContrastive(N, temperature=0.1),
 }
 
 
@@ -78,12 +79,12 @@ class Shifted(Sum):
         return super().forward(given) - (2 if two else 1) * self.linear.bias
 
 
-@pytest.mark.parametrize("kind", BUILD)
+@pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("source", SOURCES)
 def test_tuples_and_dicts_are_as_good_as_a_tensor(source, kind):
     inputs, same = SOURCES[source]
-    build, objective = BUILD[kind]
-    data, plain, model = build(inputs), build(same), Shifted()
+    objective, model = OBJECTIVES[kind], Shifted()
+    data, plain = ((one, one) if kind == "views" else one for one in (inputs, same))
 
     def close(found, expected):
         assert found.blocks.equal(expected.blocks)
@@ -100,16 +101,15 @@ def test_tuples_and_dicts_are_as_good_as_a_tensor(source, kind):
         *(exact_pass(model, one, objective, chunk_size=4) for one in (data, plain)), strict=True
     ):
         close(got(), wanted())
-    rows = [0, 1, 2, 4, 5]
-    close(objective.inner(model, data.batch(rows)), objective.inner(model, plain.batch(rows)))
+    rows = torch.tensor([0, 1, 2, 4, 5])
+    got, wanted = (objective.batch(take(one, rows), rows) for one in (data, plain))
+    close(objective.inner(model, got), objective.inner(model, wanted))
 
 
 def test_dicts_are_read_by_workers_and_moved():
-    data = D.TaskData.binary(D.Inputs(Dicts(), input=["x", "z"]), Y)
+    inputs, objective = D.Inputs(Dicts(), input=["x", "z"]), OBJECTIVES["tasks"]
     options = {"blocks_per_step": 1, "samples_per_block": 4, "num_steps": 3}
-    batches = [
-        list(block_loader(data, O.MultiTaskAUC(1), num_workers=k, **options)) for k in (0, 1)
-    ]
+    batches = [list(block_loader(inputs, objective, num_workers=k, **options)) for k in (0, 1)]
     for here, there in zip(*batches, strict=True):
         assert here.inputs["z"].equal(there.inputs["z"])
     assert here.to("meta").inputs["x"].device.type == "meta"
@@ -122,18 +122,17 @@ def test_sequences_of_several_lengths():
     def pad(some):
         return pad_sequence(some, batch_first=True), torch.tensor([len(one) for one in some])
 
-    data = D.TaskData.binary(D.Inputs(texts, input=0, collate_fn=pad), [y for _, y in texts])
-
     class Mean(nn.Module):
         def forward(self, given):
             padded, lengths = given
             return padded.sum(1) / lengths
 
+    objective = O.MultiTaskAUC(torch.tensor([y for _, y in texts]).bool())
     means = torch.stack([text.mean() for text, _ in texts])
-    plain = D.TaskData.binary(means, [y for _, y in texts])
-    objective = O.MultiTaskAUC(1)
-    expected = exact_value(nn.Identity(), plain, objective)
-    assert exact_value(Mean(), data, objective, chunk_size=3) == pytest.approx(expected, abs=1e-12)
+    expected = exact_value(nn.Identity(), means, objective)
+    inputs = D.Inputs(texts, input=0, collate_fn=pad)
+    found = exact_value(Mean(), inputs, objective, chunk_size=3)
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_namedtuple_moves_with_what_it_holds():
@@ -146,9 +145,8 @@ def test_a_namedtuple_moves_with_what_it_holds():
 
 
 def test_samples_that_are_no_tensors_are_refused_with_a_way_out():
-    data = D.TaskData.binary(Tuples(), Y)
     with pytest.raises(ValueError, match=r"samples must be tensors .*fcco\.data\.Inputs"):
-        data.batch([0, 1])
+        exact_value(Sum(), Tuples(), OBJECTIVES["tasks"])
 
 
 @pytest.mark.parametrize(
@@ -169,6 +167,12 @@ def test_a_part_that_is_missing_is_named(inputs, message):
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
+def batch_of(case, rows):
+    """As any loader gives them: the samples, and their positions."""
+    rows = torch.as_tensor(rows)
+    return case.objective.batch(take(case.inputs, rows), rows)
+
+
 @every
 def test_values_of_uniform_samples_are_unbiased(case):
     """Over all sets of 4 samples: the mean of each block, where it is not left out, is g_i."""
@@ -177,7 +181,7 @@ def test_values_of_uniform_samples_are_unbiased(case):
     sums, counts = torch.zeros_like(exact), torch.zeros(m, 1, dtype=torch.float64)
     with torch.no_grad():
         for rows in itertools.combinations(range(N), 4):
-            batch = case.dataset.batch(list(rows))
+            batch = batch_of(case, rows)
             if not len(batch):
                 continue
             probe = case.objective.inner(model, batch)
@@ -190,7 +194,7 @@ def test_values_of_uniform_samples_are_unbiased(case):
 @every
 def test_all_samples_give_the_exact_values(case):
     model = case.model()
-    probe = case.objective.inner(model, case.dataset.batch(range(N)))
+    probe = case.objective.inner(model, batch_of(case, range(N)))
     values = torch.zeros_like(exact_inner(case, model)).index_copy(
         0, probe.blocks, unscaled(case, probe)
     )
@@ -199,7 +203,7 @@ def test_all_samples_give_the_exact_values(case):
 
 @every
 def test_a_sample_that_comes_twice_counts_once(case):
-    once, twice = case.dataset.batch([1, 4, 2, 6]), case.dataset.batch([1, 4, 1, 2, 6, 6, 4])
+    once, twice = (batch_of(case, rows) for rows in ([1, 4, 2, 6], [1, 4, 1, 2, 6, 6, 4]))
     model = case.model()
     first, second = (case.objective.inner(model, batch) for batch in (once, twice))
     order = [probe.blocks.argsort() for probe in (first, second)]
@@ -210,64 +214,116 @@ def test_a_sample_that_comes_twice_counts_once(case):
     torch.testing.assert_close(*values, rtol=1e-12, atol=1e-14)
 
 
+@every
+def test_inputs_keep_the_order_in_which_they_are_given(case):
+    """However the samples are ordered, the blocks have the same values."""
+    model, values = case.model(), []
+    for rows in ([1, 4, 2, 6, 8], [8, 2, 6, 1, 4]):
+        probe = case.objective.inner(model, batch_of(case, rows))
+        order = probe.blocks.argsort()
+        values.append((probe.blocks[order], unscaled(case, probe)[order]))
+    assert values[0][0].equal(values[1][0])
+    torch.testing.assert_close(values[0][1], values[1][1], rtol=1e-12, atol=1e-14)
+
+
 EMPTY = {
-    "tasks": (D.TaskData.binary(X, Y), [0, 2, 3]),
-    "precision": (D.AnchorData.average_precision(X, Y), [0, 2, 3]),
-    "precision, alone": (D.AnchorData.average_precision(X, Y), [1]),
-    "positives": (D.AnchorData.positives(X, Y), [1, 4]),
-    "negatives": (D.AnchorData.negatives(X, Y), [0, 2]),
-    "survival": (D.AnchorData.survival(X, TIMES, EVENTS), [3, 4, 7]),
-    "lists": (D.ListData(X, torch.ones(N), torch.tensor([4, 2, 3])), [0, 5]),
-    "views": (D.ViewData(X, Z, two_way=True), [3]),
+    "tasks": (O.MultiTaskAUC(Y.bool()), [0, 2, 3]),
+    "auc": (O.AUC(Y), [1, 4]),
+    "precision": (O.AveragePrecision(Y), [0, 2, 3]),
+    "precision, alone": (O.AveragePrecision(Y), [1]),
+    "partial auc": (O.PartialAUC(Y, temperature=1.0), [1, 4]),
+    "sensitive": (O.PartialAUC(Y, temperature=1.0, min_tpr=0.5), [0, 2]),
+    "push": (O.PNormPush(Y), [0, 2]),
+    "survival": (O.Cox(TIMES, EVENTS), [3, 4, 7]),
+    "lists": (O.NDCG(torch.ones(N), torch.tensor([4, 2, 3])), [0, 5]),
+    "points": (O.NCA(GROUPS), [3]),
+    "views": (O.GlobalContrastive(N, temperature=0.1), [3]),
 }
+
+
+def inputs_of(objective):
+    return (X, Z) if objective.num_views == 2 else X
 
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_a_batch_without_blocks_is_left_out(name):
-    data, rows = EMPTY[name]
-    batch = data.batch(rows)
-    assert len(batch) == 0
-    assert all(
-        len(getattr(batch, field.name)) == 0 for field in fields(batch) if field.name == "blocks"
-    )
-    full = data.batch(range(N))
+    objective, rows = EMPTY[name]
+    inputs = inputs_of(objective)
+    batch = objective.batch(take(inputs, torch.tensor(rows)), rows)
+    assert isinstance(batch, EmptyBatch)
+    assert len(batch) == len(batch.blocks) == 0
+    full = objective.batch(inputs, range(N))
     assert list(filter(len, [batch, full, batch])) == [full]
+    with pytest.raises(NoBlocks, match="no sample of this batch belongs to a block"):
+        objective.inner(nn.Identity(), batch)
 
 
 def test_points_say_how_many_samples():
-    batch = D.PointData(X).batch([2, 5, 2], samples=7)
+    batch = O.IWAE(N).batch(X[[2, 5, 2]], [2, 5, 2], samples=7)
     assert batch.blocks.tolist() == [2, 5]
     assert batch.samples == 7
     assert batch.inputs.equal(X[[2, 5]])
 
 
 @pytest.mark.parametrize("name", EMPTY)
-def test_rows_are_checked(name):
-    data, _ = EMPTY[name]
-    with pytest.raises(ValueError, match=r"rows must lie in 0\.\.8, got 9"):
-        data.batch([0, 9])
-    with pytest.raises(ValueError, match="rows must be whole numbers that are not negative"):
-        data.batch([0, -1])
-    with pytest.raises(ValueError, match="there are no rows"):
-        data.batch([])
+def test_an_index_is_checked(name):
+    objective, _ = EMPTY[name]
+    for index, message in (
+        ([0, 9], r"index must lie in 0\.\.8, got 9"),
+        ([0, -1], "index must be whole numbers that are not negative"),
+        ([0.5, 1.0], "index must be whole numbers that are not negative, got torch.float64"),
+        ([True, False], "index must be positions in inputs, got booleans"),
+        ([[0, 1]], r"index must have shape \(B,\), got \(1, 2\)"),
+        (3, r"index must have shape \(B,\), got \(\)"),
+        ([], "there are no index"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            objective.batch(take(inputs_of(objective), torch.tensor([0, 1])), index)
 
 
-def test_any_loader_of_positions_will_do():
-    """Shuffled, in epochs, batches of 3, one positive among 9 samples at the end: it learns."""
-    labels = Y.clone()
-    data = D.AnchorData.average_precision(X, labels)
-    objective, model = O.AveragePrecision(3, N), nn.Linear(3, 1).double()
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_any_loader_will_do(wrapped):
+    """Shuffled, in epochs, batches of 3, three positives among 9 samples: it learns."""
+    objective, model = O.AveragePrecision(Y), nn.Linear(3, 1).double()
     torch.manual_seed(0)
-    loader = DataLoader(range(N), batch_size=3, shuffle=True, collate_fn=data.batch)
+    if wrapped:
+        loader = DataLoader(D.WithIndex(TensorDataset(X)), batch_size=3, shuffle=True)
+    else:
+        rows = DataLoader(range(N), batch_size=3, shuffle=True)
+        loader = ExampleLoader(rows)
     opt = fcco.SOX(model, objective, lr=0.05, alpha=0.2, beta=0.5)
-    before, blocks = exact_value(model, data, objective), []
+    before, blocks = exact_value(model, X, objective), []
     for _ in range(60):
-        for batch in loader:
+        for x, index in loader:
+            batch = objective.batch(x, index)
             value = opt.step(lambda batch=batch: objective.inner(model, batch))
             blocks.append(len(batch))
             assert (value == 0) == (len(batch) == 0)
     assert 0 in blocks, "some batches had no positive"
-    assert exact_value(model, data, objective) < before - 0.05
+    assert exact_value(model, X, objective) < before - 0.05
+
+
+class ExampleLoader:
+    """A loader of one's own: samples and their positions."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return ((X[rows], rows) for rows in self.rows)
+
+
+def test_a_loader_may_form_batches_in_its_workers():
+    objective = O.Cox(TIMES, EVENTS)
+    loader = DataLoader(range(N), batch_size=4, collate_fn=partial(form, objective), num_workers=1)
+    for batch, rows in zip(loader, torch.arange(N).split(4), strict=True):
+        expected = objective.batch(X[rows], rows)
+        assert batch.blocks.equal(expected.blocks)
+        assert batch.weights.equal(expected.weights)
+
+
+def form(objective, rows):
+    return objective.batch(X[rows], rows)
 
 
 NO_POSITIVE = (Y == 0).nonzero().flatten()
@@ -288,15 +344,15 @@ class Noisy(nn.Module):
 @pytest.mark.parametrize("build", [fcco.SOX, partial(fcco.MSVRM, version=2), fcco.BSGD])
 @pytest.mark.parametrize("verb", ["step", "estimate"])
 def test_an_empty_batch_changes_nothing(build, verb):
-    data = D.AnchorData.average_precision(X, Y)
-    objective, none, some = O.AveragePrecision(3, N), NO_POSITIVE, list(range(N))
+    objective, none, some = O.AveragePrecision(Y), NO_POSITIVE, list(range(N))
     found = []
     for rows in ([some, none, some, none], [some, some]):
         torch.manual_seed(0)
         model = Noisy()
         opt = build(model, objective, lr=0.05)
         for part in rows:
-            getattr(opt, verb)(partial(objective.inner, model, data.batch(part).to("cpu")))
+            batch = objective.batch(X[part], part).to("cpu")
+            getattr(opt, verb)(partial(objective.inner, model, batch))
         grads = [p.grad for p in model.parameters()]
         state = {key: part for key, part in opt.state_dict().items() if key != "param_groups"}
         found.append((model.state_dict(), state, torch.get_rng_state()))
@@ -305,31 +361,31 @@ def test_an_empty_batch_changes_nothing(build, verb):
 
 
 def test_an_empty_batch_among_others_and_an_empty_probe_are_errors():
-    data = D.AnchorData.average_precision(X, Y)
-    objective, model = O.AveragePrecision(3, N), nn.Linear(3, 1).double()
+    objective, model = O.AveragePrecision(Y), nn.Linear(3, 1).double()
     opt = fcco.SOX(model, objective, lr=0.05)
-    closures = [
-        partial(objective.inner, model, data.batch(rows)) for rows in (range(N), NO_POSITIVE)
-    ]
+    batches = [objective.batch(X[rows], rows) for rows in (torch.arange(N), NO_POSITIVE)]
+    closures = [partial(objective.inner, model, batch) for batch in batches]
     with pytest.raises(ValueError, match="no sample of this batch belongs to a block"):
         opt.step(closures)
     nothing = fcco.Probe(torch.zeros(0, dtype=torch.int64), torch.zeros(0, 2).double())
     with pytest.raises(ValueError, match=r"Probe\.blocks is empty"):
         opt.step(lambda: nothing)
     assert opt.queries.work == 0
-    copy = pickle.loads(pickle.dumps(data.batch(NO_POSITIVE)))  # a worker sends it
+    copy = pickle.loads(pickle.dumps(batches[1]))  # a worker sends it
     assert len(copy) == 0
 
 
 def test_targets_come_along():
-    batch = D.GroupData(X, GROUPS, TARGETS).batch([8, 0, 2])
+    objective = O.GroupDRO(GROUPS, TARGETS, temperature=1.0)
+    batch = objective.batch(X[[8, 0, 2]], [8, 0, 2])
     assert batch.targets.tolist() == TARGETS[[8, 0, 2]].tolist()
     assert batch.counts.tolist() == [2, 1]
 
 
-def test_a_data_set_of_ones_own_says_what_it_lacks():
-    class Own(D.PointData):
-        among = D.BlockData.among
-
-    with pytest.raises(TypeError, match=r"Own defines no among\(rows\)"):
-        Own(X).batch([0])
+def test_inputs_of_a_given_batch_may_be_a_tuple_or_a_dict():
+    """A sample that comes twice is taken out of each part."""
+    objective, rows = O.AveragePrecision(Y), torch.tensor([1, 0, 1, 4])
+    batch = objective.batch({"x": X[rows], "z": (Z[rows], "text")}, rows)
+    assert batch.inputs["x"].equal(X[[1, 0, 4]])
+    assert batch.inputs["z"][0].equal(Z[[1, 0, 4]])
+    assert batch.inputs["z"][1] == "text"

@@ -70,13 +70,18 @@ def exact_pass(
 
 
 def _even(spans: Sequence[Tensor], size: int) -> list[Tensor]:
-    """Spans whose number is a multiple of ``size``: some are cut in two."""
+    """Spans whose number is a multiple of ``size``: some are cut in two, or single ones joined."""
     even = list(spans)
     while len(even) % size:
         longest = max(range(len(even)), key=lambda k: len(even[k]))
-        if len(even[longest]) < 2:
+        if len(even[longest]) > 1:
+            even[longest : longest + 1] = even[longest].tensor_split(2)
+            continue
+        if len(even) < size:
             raise ValueError(f"too little data to share an exact pass among {size} ranks")
-        even[longest : longest + 1] = even[longest].tensor_split(2)
+        extra = len(even) % size
+        joined = [torch.cat(even[2 * k : 2 * k + 2]) for k in range(extra)]
+        even = joined + even[2 * extra :]
     return even
 
 

@@ -115,14 +115,8 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
             training = Training(network, seed=seed)
             self._fit_network(training, inputs, target, random)
             return self._keep(network, training.step)
-        found = fit_linear(
-            inputs,
-            target,
-            C=self.C,
-            fraction=self.validation_fraction,
-            validate=bool(self.early_stopping),
-            random=random,
-        )
+        fraction = self.validation_fraction if self.early_stopping else None
+        found = fit_linear(inputs, target, C=self.C, fraction=fraction, random=random)
         iterations = 0
         for solution in found:
             iterations += solution.iterations
@@ -146,22 +140,19 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
             def metric() -> float:
                 return judge.metric(network_scores(training.network, held_inputs))
 
-        steps = self.max_steps
-        rates = (self.learning_rate * (1 + cos(pi * step / steps)) / 2 for step in range(steps))
+        count = self.max_steps
+        rates = (self.learning_rate * (1 + cos(pi * step / count)) / 2 for step in range(count))
+        steps = training.steps(
+            inputs,
+            target,
+            rates,
+            batch_size=self.batch_size,
+            weight_decay=self.weight_decay,
+            warm_up=count // 2,
+        )
+        every = -(-count // _NUM_EVALUATIONS)
         evaluations = keep_best(
-            training.network,
-            training.steps(
-                inputs,
-                target,
-                rates,
-                weight_decay=self.weight_decay,
-                batch_size=self.batch_size,
-                warm_up=steps // 2,
-            ),
-            steps,
-            every=-(-steps // _NUM_EVALUATIONS),
-            metric=metric,
-            patience=self.patience,
+            training.network, steps, count, every=every, metric=metric, patience=self.patience
         )
         for values, found in evaluations:
             self._log(Record(training.step, sum(values) / len(values), found))
@@ -181,17 +172,12 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
             training = Training(network, seed=seed, step=0 if first else self.n_steps_)
         self._training = training
         # Proportional to 1 / sqrt(step): the last step is not known.
-        steps = range(training.step, training.step + self.partial_steps)
-        rates = [self.learning_rate * (1 + step / 100) ** -0.5 for step in steps]
-        values = list(
-            training.steps(
-                inputs,
-                target,
-                rates,
-                weight_decay=self.weight_decay,
-                batch_size=self.batch_size,
-            )
+        numbers = range(training.step, training.step + self.partial_steps)
+        rates = [self.learning_rate * (1 + number / 100) ** -0.5 for number in numbers]
+        steps = training.steps(
+            inputs, target, rates, batch_size=self.batch_size, weight_decay=self.weight_decay
         )
+        values = list(steps)
         self._log(Record(training.step, sum(values) / len(values), None))
         return self._keep(training.network, training.step)
 

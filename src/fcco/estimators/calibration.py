@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 __all__ = ["platt"]
 
 _LEAST = 1e-6
-"""The smallest slope, relative to the standard deviation of the scores: it keeps the line increasing."""
+"""The smallest slope, in standard deviations of the scores: it keeps the line increasing."""
 
 
 def platt(

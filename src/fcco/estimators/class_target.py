@@ -4,9 +4,9 @@ A classifier is trained by cross-entropy first, then by the objective of its met
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,15 +44,14 @@ class ClassTarget(Target):
     task_metric: Callable[..., float]
     """scikit-learn's metric of one task, of labels, scores and ``sample_weight``."""
     exclusive: bool = False
-    weight: NDArray[np.float64] | None = None
 
     @property
-    def outputs(self) -> int:  # type: ignore[override]
+    def outputs(self) -> int:
         """The number of tasks, or of classes."""
         return int(self.labels.shape[1])
 
     @property
-    def probabilities(self) -> NDArray[np.float64] | None:  # type: ignore[override]
+    def probabilities(self) -> NDArray[np.float64] | None:
         """The weights: batches are drawn in proportion to them."""
         return None if self.weight is None else self.weight / self.weight.sum()
 
@@ -89,10 +88,6 @@ class ClassTarget(Target):
         counts = np.stack([(self.labels[:, tasks] == label).sum(0) for label in (0, 1)])
         label, place = np.unravel_index(counts.argmin(), counts.shape)
         return balanced_folds(self.labels[:, tasks[place]] == label, count, random)
-
-    def take(self, rows: Any) -> Self:
-        """The labels of some samples."""
-        return replace(self, labels=self.labels[rows], weight=take(self.weight, rows))
 
     def odds(self, scores: Tensor) -> Tensor:
         """The scores that rank the samples: as they are, or the log-odds of a softmax."""

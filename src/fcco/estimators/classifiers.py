@@ -197,7 +197,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         exclusive = len(self.classes_) > 2
         if not exclusive:
             members = members[:, [int(self._second_is_positive())]]
-        return ClassTarget(members, objective, metric, exclusive, weight)
+        return ClassTarget(members, objective, metric, exclusive, weight=weight)
 
     def _second_is_positive(self) -> bool:
         """Whether the second of two classes is the positive one."""

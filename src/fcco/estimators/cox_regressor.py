@@ -14,7 +14,7 @@ from torch import Tensor
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.hazard import StepFunction, baseline_hazard
 from fcco.estimators.target import Phase, Rows, Target, balanced_folds
-from fcco.estimators.validation import read_sample_weight, require_y, take
+from fcco.estimators.validation import read_sample_weight, require_y
 from fcco.losses import ScoreLoss
 from fcco.objectives import Cox
 
@@ -28,7 +28,6 @@ class Outcomes(Target):
     times: NDArray[np.float64]
     events: NDArray[np.bool_]
     ties: str
-    weight: NDArray[np.float64] | None = None
 
     def phases(self) -> Sequence[Phase]:
         """The partial likelihood, which needs no other phase before it."""
@@ -41,11 +40,6 @@ class Outcomes(Target):
     def folds(self, count: int, random: RandomState) -> Rows | None:
         """Folds with the same share of subjects with an event."""
         return balanced_folds(self.events, count, random)
-
-    def take(self, rows: Any) -> Self:
-        """The outcomes of some subjects."""
-        weight = take(self.weight, rows)
-        return type(self)(self.times[rows], self.events[rows], self.ties, weight)
 
     def _objective(self) -> Cox:
         return Cox(self.times, self.events, ties=self.ties)
@@ -177,7 +171,7 @@ class CoxRegressor(ScoringEstimator):
         weight, kept = read_sample_weight(sample_weight, features)
         if not events[kept].any():
             raise ValueError("y: no event was observed, only censoring")
-        return features[kept], Outcomes(times, events, self.ties, weight).take(kept)
+        return features[kept], Outcomes(times, events, self.ties, weight=weight).take(kept)
 
     def _set_baseline(self, X: Any, target: Outcomes) -> Self:
         self.cum_baseline_hazard_ = baseline_hazard(

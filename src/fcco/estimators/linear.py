@@ -50,8 +50,7 @@ def fit_linear(
     target: Target,
     *,
     C: float,
-    fraction: float,
-    validate: bool,
+    fraction: float | None,
     random: RandomState,
 ) -> list[Solution]:
     """Minimize the phases of a target, and return the solution of every phase that is kept.
@@ -63,13 +62,12 @@ def fit_linear(
         X: (n, d).
         target: the labels.
         C: the inverse of the ridge, as in scikit-learn's ``LogisticRegression``.
-        fraction: the size of a fold.
-        validate: whether there are folds; without, the last phase is always kept.
+        fraction: the size of a fold; None: nothing is held out, the last phase is always kept.
         random: draws the folds.
     """
     phases = target.phases()
     found = [_minimize(phases[0].exact, X, None, C, target, _ITERATIONS[0])]
-    if len(phases) > 1 and (not validate or _second_is_better(X, target, C, fraction, random)):
+    if len(phases) > 1 and (fraction is None or _second_is_better(X, target, C, fraction, random)):
         found.append(_minimize(phases[1].exact, X, found[0].weights, C, target, _ITERATIONS[1]))
     return found
 

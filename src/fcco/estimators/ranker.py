@@ -1,7 +1,7 @@
 """Learning to rank: scores that put the relevant items of each list first."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.target import Phase, Rows, Target, balanced_folds
-from fcco.estimators.validation import check_settings, read_sample_weight, require_y, take
+from fcco.estimators.validation import Weight, check_settings, read_sample_weight, require_y, take
 from fcco.losses import ScoreLoss
 from fcco.objectives import NDCG, ListNet
 
@@ -25,14 +25,15 @@ class Lists(Target):
     """Grades of the items, list by list; all items of a list have the same weight."""
 
     grades: NDArray[np.float64]
-    lengths: NDArray[np.int64]
+    owner: NDArray[Any]
+    """The list of each item, ascending."""
     objective: str
     top_k: int | None
-    weight: NDArray[np.float64] | None = None
 
     def phases(self) -> Sequence[Phase]:
         """ListNet's cross-entropy, then NDCG if it is the objective."""
-        first = ScoreLoss(ListNet(self.grades, self.lengths, weights=self._list_weights()))
+        lengths, weights = self._lists()
+        first = ScoreLoss(ListNet(self.grades, lengths, weights=weights))
         return (first,) if self.objective == "listnet" else (first, ScoreLoss(self._ndcg()))
 
     def metric(self, scores: Tensor) -> float:
@@ -41,33 +42,19 @@ class Lists(Target):
 
     def folds(self, count: int, random: RandomState) -> Rows | None:
         """Folds of whole lists, with the same share of lists that have a relevant item."""
-        relevant = np.maximum.reduceat(self.grades, self._starts()) > 0
+        _, starts, place = np.unique(self.owner, return_index=True, return_inverse=True)
+        relevant = np.maximum.reduceat(self.grades, starts) > 0
         folds = balanced_folds(relevant, count, random)
-        return None if folds is None else folds[self._owner()]
-
-    def take(self, rows: Any) -> Self:
-        """Some lists, whole."""
-        lengths = np.bincount(self._owner()[rows], minlength=len(self.lengths))
-        return replace(
-            self,
-            grades=self.grades[rows],
-            lengths=lengths[lengths > 0],
-            weight=take(self.weight, rows),
-        )
+        return None if folds is None else folds[place]
 
     def _ndcg(self) -> NDCG:
-        weights = self._list_weights()
-        return NDCG(self.grades, self.lengths, top_k=self.top_k, weights=weights)
+        lengths, weights = self._lists()
+        return NDCG(self.grades, lengths, top_k=self.top_k, weights=weights)
 
-    def _list_weights(self) -> NDArray[np.float64] | None:
-        return take(self.weight, self._starts())
-
-    def _starts(self) -> NDArray[np.int64]:
-        starts: NDArray[np.int64] = np.cumsum(self.lengths) - self.lengths
-        return starts
-
-    def _owner(self) -> NDArray[np.intp]:
-        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+    def _lists(self) -> tuple[NDArray[np.intp], Weight]:
+        """The lengths of the lists, and their weights."""
+        _, starts, lengths = np.unique(self.owner, return_index=True, return_counts=True)
+        return lengths, take(self.weight, starts)
 
 
 @dataclass(eq=False, repr=False)
@@ -204,9 +191,8 @@ class Ranker(ScoringEstimator):
             raise ValueError(f"grades: 2^y overflows at y = {grades[kept].max():g}")
         rows = np.arange(len(owner))[kept]
         rows = rows[np.argsort(owner[rows], kind="stable")]
-        _, lengths = np.unique(owner[rows], return_counts=True)
-        target = Lists(grades[rows], lengths, self.objective, self.top_k, take(weight, rows))
-        return features[rows], target
+        target = Lists(grades, owner, self.objective, self.top_k, weight=weight)
+        return features[rows], target.take(rows)
 
 
 def _read_owner(qid: ArrayLike | None, group: ArrayLike | None, count: int) -> NDArray[Any]:

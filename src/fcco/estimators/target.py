@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -26,19 +27,27 @@ class Phase(Protocol):
         """Compute the objective from the scores of all samples, for linear models."""
 
 
+@dataclass(frozen=True, eq=False)
 class Target(ABC):
     """The labels of n samples, and their meaning for the scores of the samples.
 
-    Subclasses are frozen data classes of labels and settings alone: two equal targets have the
-    same hash (``joblib.hash``), by which ``partial_fit`` recognizes its data.
+    Subclasses are frozen data classes of labels and settings alone: every array has one row per
+    sample, and two equal targets have the same hash (``joblib.hash``), by which ``partial_fit``
+    recognizes its data.
     """
 
-    outputs: int = 1
-    """The number of scores per sample."""
-    weight: NDArray[np.float64] | None = None
+    weight: NDArray[np.float64] | None = field(default=None, kw_only=True)
     """(n,), how much each sample counts, all above 0; None: all count alike."""
-    probabilities: NDArray[np.float64] | None = None
-    """(n,), of each sample to be drawn for a batch; None: all are alike."""
+
+    @property
+    def outputs(self) -> int:
+        """The number of scores per sample."""
+        return 1
+
+    @property
+    def probabilities(self) -> NDArray[np.float64] | None:
+        """(n,), of each sample to be drawn for a batch; None: all are alike."""
+        return None
 
     @abstractmethod
     def phases(self) -> Sequence[Phase]:
@@ -52,9 +61,11 @@ class Target(ABC):
     def folds(self, count: int, random: RandomState) -> Rows | None:
         """The fold of each sample, 0 to ``count`` - 1; None if some would be too small."""
 
-    @abstractmethod
     def take(self, rows: Any) -> Self:
-        """The target of some rows, in ascending order."""
+        """The target of some samples."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        arrays = {k: v[rows] for k, v in values.items() if isinstance(v, np.ndarray)}
+        return replace(self, **arrays)
 
 
 def balanced_folds(kinds: NDArray[Any], count: int, random: RandomState) -> Rows | None:

@@ -1,6 +1,6 @@
 """Checks of what users pass to an estimator, made in ``fit`` as scikit-learn requires."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf
 from numbers import Integral, Real
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["check_settings", "read_sample_weight", "read_widths", "require_y", "
 Weight = NDArray[np.float64] | None
 
 _COUNTS = ("max_steps", "batch_size", "patience", "partial_steps", "top_k")
-_RANGES = {
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "C": (lambda value: value > 0, "positive"),
     "learning_rate": (lambda value: 0 < value < inf, "positive and finite"),
     "weight_decay": (lambda value: 0 <= value < inf, "finite and not negative"),

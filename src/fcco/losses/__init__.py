@@ -2,6 +2,7 @@
 
 from fcco.losses.contrastive import ContrastiveLoss
 from fcco.losses.group_losses import GroupCVaRLoss, GroupDROLoss
+from fcco.losses.means_loss import CorrelationLoss, DiceLoss, F1Loss, MeansLoss, ParityLoss
 from fcco.losses.nca import NCALoss
 from fcco.losses.row_loss import RowLoss
 from fcco.losses.score_loss import (
@@ -23,13 +24,18 @@ __all__ = [
     "AUCLoss",
     "CVaRLoss",
     "ContrastiveLoss",
+    "CorrelationLoss",
     "CoxLoss",
     "DROLoss",
+    "DiceLoss",
+    "F1Loss",
     "GroupCVaRLoss",
     "GroupDROLoss",
     "ListNetLoss",
+    "MeansLoss",
     "NCALoss",
     "NDCGLoss",
+    "ParityLoss",
     "PartialAUCLoss",
     "PushLoss",
     "RowLoss",

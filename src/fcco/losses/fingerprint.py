@@ -33,7 +33,8 @@ def _parts(thing: Any) -> Iterator[bytes]:
     if isinstance(thing, nn.Parameter) or (callable(thing) and not hasattr(thing, "__dict__")):
         return
     if isinstance(thing, Tensor):
-        flat = thing.detach().cpu().contiguous()
+        # Not contiguous(): it leaves the stride of a single element as it is, and view fails then.
+        flat = thing.detach().cpu().clone(memory_format=torch.contiguous_format)
         yield f"{flat.dtype}{tuple(flat.shape)}".encode()
         yield flat.flatten().view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     elif isinstance(thing, str | int | float | bool | None):

@@ -17,17 +17,17 @@ from fcco.kernel.writes import commit
 from fcco.losses.attach import apart, attach, refuse_forward_mode
 from fcco.losses.criterion import Criterion
 from fcco.methods import SOX, Beta, Coefficients, Point, next_gain
-from fcco.methods.gain import new_gain
+from fcco.methods.gain import PLACE, new_gain
 from fcco.optim.arguments import check_problem
 from fcco.problem import Objective, Probe
 
-__all__ = ["RowLoss"]
+__all__ = ["RowLoss", "Taken"]
 
 _METHOD = SOX.updated()
 
 
 @dataclass(frozen=True, eq=False)
-class _Taken:
+class Taken:
     """A step of the table: from what it was made, and what came out."""
 
     blocks: Tensor
@@ -36,10 +36,11 @@ class _Taken:
     slopes: Tensor | None  # of the mean; None: no gradient is wanted
 
     def is_of(self, probe: Probe) -> bool:
+        """Whether it was made from this probe."""
         return self.blocks.equal(probe.blocks) and self.values.equal(probe.values)
 
 
-class _Alive(WeakSet[_Taken]):
+class _Alive(WeakSet[Taken]):
     """Steps whose graphs are alive; a copy begins with none."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -63,6 +64,7 @@ class RowLoss(Criterion):
     """
 
     _table = "rows"
+    _slopes_at = PLACE
 
     rows: Tensor
     """(m, p), or (m, p + 1) with a log-scale: u of every block; 0 where it was never met."""
@@ -104,7 +106,7 @@ class RowLoss(Criterion):
             return value
         return value + share * (loss - loss.detach()).to(wide)
 
-    def _step(self, probe: Probe) -> _Taken:
+    def _step(self, probe: Probe) -> Taken:
         """u_t, its mean of f and the slopes; written if all is well."""
         if not isinstance(probe, Probe):
             raise TypeError(f"probe must be a Probe, got {type(probe).__name__}")
@@ -133,18 +135,22 @@ class RowLoss(Criterion):
             checks.distinct(part.ids)
             checks.rows(u, part.ids, "u")
             checks.rows(values, part.ids, "f(u)")
-            _, seen = checks.read(0, surprises(s) if c.learns and writes else None)
+            _, seen = checks.read(0, surprises(s, self._slopes_at) if c.learns and writes else None)
             slopes = None if pull is None else pull.values
-            taken = _Taken(probe.blocks, probe.values.detach(), values.mean(), slopes)
+            taken = Taken(probe.blocks, probe.values.detach(), values.mean(), slopes)
             if writes:
                 self._alive.add(taken)
                 changes = table.writes(part.ids, part.old, u, step=1, beta=c.beta)
                 if self.gain is not None and c.auto:
                     changes.append(partial(self.gain.copy_, next_gain(self.gain, seen)))
                 commit(changes)
+                self._remember(probe)
         return taken
 
-    def _before(self, probe: Probe) -> _Taken | None:
+    def _remember(self, probe: Probe) -> None:
+        """Write what a subclass keeps beside the rows; nothing can fail any more."""
+
+    def _before(self, probe: Probe) -> Taken | None:
         """The step of the forward pass that a backward pass is computing again, if it is one.
 
         Activation checkpointing does so, and a second step would move u once more. Its first pass

@@ -1,5 +1,7 @@
 """Objectives of the form f_i(g_i(w)), built from what is known of the training set."""
 
+from typing import Any
+
 from fcco.objectives.auc import AUC
 from fcco.objectives.average_precision import AveragePrecision
 from fcco.objectives.contrastive import GlobalContrastive
@@ -8,6 +10,7 @@ from fcco.objectives.group_dro import GroupCVaR, GroupDRO
 from fcco.objectives.instances import AttentionPooling, SoftmaxPooling
 from fcco.objectives.iwae import IWAE
 from fcco.objectives.listwise import NDCG, ListNet
+from fcco.objectives.means import Means
 from fcco.objectives.multi_task import MultiTaskAUC, MultiTaskGap
 from fcco.objectives.neighbours import NCA
 from fcco.objectives.partial_auc import PartialAUC
@@ -42,6 +45,7 @@ __all__ = [
     "GroupDRO",
     "ListNet",
     "Logistic",
+    "Means",
     "MultiTaskAUC",
     "MultiTaskGap",
     "PNormPush",
@@ -54,3 +58,17 @@ __all__ = [
     "Surrogate",
     "one_vs_rest",
 ]
+
+_NOW = {
+    "ExponentialAUC": "AUC(labels)",
+    "OneWayPartialAUC": "PartialAUC(labels, temperature=...)",
+    "TwoWayPartialAUC": "PartialAUC(labels, temperature=..., two_way=...), where temperature is "
+    "that of the negatives and two_way that of the positives",
+}
+"""Names of 0.2, and what to write instead."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NOW:
+        raise AttributeError(f"fcco.objectives.{name} is now fcco.objectives.{_NOW[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fcco.problem.given import structure, tensor
+from fcco.problem.given import hint, structure, tensor
 
 __all__ = ["Labels", "read_labels", "read_tasks"]
 
@@ -41,7 +41,9 @@ def read_labels(given: Any) -> Labels:
     """
     values = tensor("labels", given).cpu().contiguous()
     if values.ndim not in (1, 2) or not values.numel():
-        raise ValueError(f"labels must have shape (N,) or (N, T), got {tuple(values.shape)}")
+        raise ValueError(
+            f"labels must have shape (N,) or (N, T), got {tuple(values.shape)}{hint(values)}"
+        )
     values = values if values.ndim == 2 else values.unsqueeze(1)
     labels = Labels(values == 1, values == 0)
     strange = ~(labels.positive | labels.negative | (values == -1) | values.isnan())

@@ -207,6 +207,9 @@ class Pairs:
                 0, s.owner[s.partners], weight[s.partners // self.num_tasks]
             )
         total = h.new_zeros(())
+        # Few pairs fit into memory together. To form them twice would take half as long again,
+        # and the first use of checkpoint imports torch's compiler, which takes a second.
+        many = self.num_rows * int(s.sizes[1].max()) > 4 * PAIRS
 
         def part(flat: Tensor, groups: Tensor, line: Tensor, column: Tensor) -> Tensor:
             panel = self.panel(groups, flat, seen, weight)
@@ -224,7 +227,7 @@ class Pairs:
             width = int(s.sizes[1, groups].max())
             for some in _parts(len(line), width, h.device):
                 inputs = flat, groups, line[some], column[some]
-                if flat.requires_grad:
+                if many and flat.requires_grad:
                     total = total + checkpoint(part, *inputs, use_reentrant=False)
                 else:
                     total = total + part(*inputs)

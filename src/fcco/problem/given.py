@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["absent", "as_inputs", "positions", "structure", "tensor", "whole"]
+__all__ = ["absent", "as_inputs", "hint", "positions", "structure", "tensor", "whole"]
 
 _KINDS = {
     "binary": "0 or 1",
@@ -78,7 +78,9 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
     values, real = tensor(name, given).cpu(), kind in ("real", "positive")
     if values.ndim != 1 or (count is not None and len(values) != count):
         size = "N" if count is None else count
-        raise ValueError(f"{name} must have shape ({size},), got {tuple(values.shape)}")
+        raise ValueError(
+            f"{name} must have shape ({size},), got {tuple(values.shape)}{hint(values)}"
+        )
     if values.is_complex() or (kind == "whole" and values.is_floating_point()):
         raise ValueError(f"{name} must be {_KINDS[kind]}, got {values.dtype}")
     if values.dtype in _UNSIGNED:  # with which torch can do little; as ids, those too large are < 0
@@ -99,6 +101,20 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
     return values.bool() if kind == "binary" else values.long()
 
 
+def hint(values: Tensor) -> str:
+    """What a user of 0.2 is told who gives a number in the place of labels.
+
+    Examples:
+        >>> hint(torch.tensor(5))
+        '; since 0.3 objectives are built from labels, one per sample, not from their number'
+        >>> hint(torch.tensor([5]))
+        ''
+    """
+    if values.ndim:
+        return ""
+    return "; since 0.3 objectives are built from labels, one per sample, not from their number"
+
+
 def positions(name: str, given: Any, count: int) -> Tensor:
     """Positions among ``count`` samples, as a CPU tensor.
 
@@ -108,6 +124,8 @@ def positions(name: str, given: Any, count: int) -> Tensor:
         ValueError: rows must lie in 0..2, got 3
     """
     given = tensor(name, given)
+    if given.ndim != 1:
+        raise ValueError(f"{name} must have shape (B,), got {tuple(given.shape)}")
     if not given.numel():
         raise ValueError(f"there are no {name}")
     places = structure(name, given, None, kind="whole")

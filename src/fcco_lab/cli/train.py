@@ -121,8 +121,9 @@ def _run(training: "Training", console: Console) -> "Record":
 
     config, problem, lead = training.config, training.problem, training.crew.lead
     console.print(
-        f"{config.data}: {problem.objective.num_samples} training and {len(problem.test_inputs)} test "
-        f"samples, {problem.objective.num_blocks:,} blocks ({config.objective}); "
+        f"{config.data}: {problem.objective.num_samples} training and "
+        f"{len(problem.test_inputs)} test samples, "
+        f"{problem.objective.num_blocks:,} blocks ({config.objective}); "
         f"{network_for(config.network, problem.test_inputs.shape[1:])} network, "
         f"{sum(p.numel() for p in training.model.parameters()):,} weights; {config.method} with "
         f"{config.update} steps, lr {config.lr:g}",

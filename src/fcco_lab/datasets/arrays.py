@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from fcco_lab.datasets.records import Classified, Ranked, Survival
 from fcco_lab.datasets.official import reading
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

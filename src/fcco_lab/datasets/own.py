@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fcco_lab.datasets.records import Classified, Ranked, Survival
 from fcco_lab.datasets.arrays import PARTS, by_query, classified, ranked, survival
 from fcco_lab.datasets.catalogue import STEMS, Kind
 from fcco_lab.datasets.headers import npz_shapes
 from fcco_lab.datasets.npz import read_npz
 from fcco_lab.datasets.official import reading
+from fcco_lab.datasets.records import Classified, Ranked, Survival
 from fcco_lab.datasets.splitting import split
 from fcco_lab.datasets.tables import Table, read_table
 

@@ -59,7 +59,8 @@ def build_optimizer(config: Config, problem: Problem, model: nn.Module) -> Compo
 
 def _steps_of_a_pass(config: Config, problem: Problem) -> int:
     """Steps between exact passes such that a pass costs about as much as the steps."""
-    return max(1, problem.objective.num_samples // (_blocks(config, problem) * config.samples_per_block))
+    drawn = _blocks(config, problem) * config.samples_per_block
+    return max(1, problem.objective.num_samples // drawn)
 
 
 def _blocks(config: Config, problem: Problem) -> int:

@@ -1,0 +1,84 @@
+"""Any function of means over the data set: one block, or one per task."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.objectives.score import widened
+from fcco.problem.given import whole
+from fcco.problem.objective import Objective
+from fcco.problem.probe import Probe
+
+__all__ = ["Means"]
+
+
+class Means(Objective):
+    """F = (1/m) sum_i f(u_i), with u_i the means over the data set of p statistics of each sample.
+
+    A batch shows the means in part: ``inner`` takes the mean over its samples. F1, Dice and
+    correlations have this form, with m = 1 or one block per task.
+
+    Args:
+        function: f, from (..., p) to (...).
+        shape: p, or (m, p).
+
+    Examples:
+        >>> def one_minus_f1(u):  # means of p y, p and y
+        ...     return 1 - 2 * u[..., 0] / (u[..., 1] + u[..., 2])
+        >>> objective = Means(one_minus_f1, 3)
+        >>> p, y = torch.tensor([0.9, 0.2]), torch.tensor([1.0, 0.0])
+        >>> objective.exact(torch.stack([p * y, p, y], dim=-1))
+        tensor(0.1429)
+    """
+
+    def __init__(self, function: Callable[[Tensor], Tensor], shape: int | tuple[int, int]) -> None:
+        sizes = tuple(shape) if isinstance(shape, tuple | list) else (1, shape)
+        if len(sizes) != 2 or any(whole("shape", size) < 1 for size in sizes):
+            raise ValueError(f"shape must be p or (m, p), positive numbers, got {shape!r}")
+        if not callable(function):
+            raise ValueError(f"function must be callable, got {type(function).__name__}")
+        self.function = function
+        self.num_blocks, self.inner_dim = map(int, sizes)
+        self.single = not isinstance(shape, tuple | list)
+
+    def inner(self, model: Callable[[Any], Tensor], batch: Any) -> Probe:
+        """The means over a batch; the model gives the statistics of each of its samples."""
+        return self.probe(model(batch))
+
+    def probe(self, statistics: Tensor) -> Probe:
+        """The means over the samples of a batch, and their standard errors.
+
+        Args:
+            statistics: (B, p), or (B, m, p): one line per sample.
+        """
+        lines = self.read(statistics)
+        means = lines.mean(0)
+        error = (lines.detach() - means.detach()).square().sum(0).sqrt()
+        noise = error / (len(lines) * max(len(lines) - 1, 0)) ** 0.5 if len(lines) > 1 else None
+        blocks = torch.arange(self.num_blocks, device=means.device)
+        return Probe(blocks, means, samples=len(lines), noise=noise)
+
+    def read(self, statistics: Any) -> Tensor:
+        """Statistics as (B, m, p), checked, in at least float32."""
+        if not isinstance(statistics, Tensor) or not statistics.is_floating_point():
+            kind = statistics.dtype if isinstance(statistics, Tensor) else type(statistics).__name__
+            raise ValueError(f"statistics must be a tensor of floats, got {kind}")
+        inside = (self.inner_dim,) if self.single else (self.num_blocks, self.inner_dim)
+        if statistics.shape[1:] != inside or not len(statistics) or not prod(statistics.shape):
+            wanted = ", ".join(map(str, inside))
+            raise ValueError(
+                f"statistics must have shape (B, {wanted}), one line per sample, got "
+                f"{tuple(statistics.shape)}"
+            )
+        return widened(statistics).view(-1, self.num_blocks, self.inner_dim)
+
+    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
+        """f of each row of means."""
+        return self.function(u)
+
+    def exact(self, statistics: Tensor) -> Tensor:
+        """F of the statistics of all samples, (N, p) or (N, m, p), differentiable."""
+        return self.function(self.read(statistics).mean(0)).mean()
