@@ -20,7 +20,6 @@ PACKAGES = (
     "fcco.estimators",
     "fcco.losses",
     "fcco.methods",
-    "fcco.metrics",
     "fcco.objectives",
     "fcco.optim",
     "fcco.problems",

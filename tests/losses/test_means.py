@@ -213,7 +213,7 @@ def test_the_gain_at_batch_size_1_follows_noise_and_drift():
         calm(noise)
         moving(t * 0.5 + 0.1 * noise)
     assert calm._coefficients().beta < 0.1
-    assert moving._coefficients().beta > 0.7
+    assert moving._coefficients().beta > 0.5
 
 
 def test_empty_data_have_no_slope():

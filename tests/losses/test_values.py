@@ -52,7 +52,11 @@ def test_a_loss_is_the_objective_of_its_name(criterion, objective):
     """With the same defaults: one definition, whatever the door."""
     assert type(criterion.objective) is type(objective)
     settings = [
-        {k: v for k, v in vars(o).items() if isinstance(v, float | int | str | O.Surrogate | None)}
+        {
+            k: v
+            for k, v in vars(o).items()
+            if k[0] != "_" and isinstance(v, float | int | str | O.Surrogate | None)
+        }
         for o in (criterion.objective, objective)
     ]
     assert settings[0] == settings[1]

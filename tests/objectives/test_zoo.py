@@ -138,7 +138,8 @@ def grids(objective, block, replacement):
 def test_sampled_values_are_unbiased_by_enumeration(case, replacement):
     model = case.model()
     exact = exact_inner(case, model).detach()
-    for block in range(case.objective.num_blocks):
+    # The draw without replacement differs in Floyd's algorithm alone: some blocks will do.
+    for block in range(0, case.objective.num_blocks, 1 if replacement else 3):
         blocks, values = torch.tensor([block]), []
         for point in grids(case.objective, block, replacement):
             batch = case.objective.draw(blocks, point[None], point, replacement=replacement)

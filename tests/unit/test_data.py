@@ -1,38 +1,37 @@
-"""Data with block structure: sampling, resuming, exact passes."""
+"""The loader of tasks on a toy, the digits, and data sets with an index."""
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
-from fcco.data import TaskData, block_loader, exact_pass, load_digits
-from fcco.data.draws import distinct
+from fcco.data import WithIndex, block_loader, load_digits
 from fcco.objectives import MultiTaskAUC
+from fcco.problem.draws import distinct
+
+CLASSES = torch.tensor([0, 1, 2, 1, 0, 2, 2, 1, 0, 2])
 
 
-def toy_data():
-    classes = torch.tensor([0, 1, 2, 1, 0, 2, 2, 1, 0, 2])
-    return TaskData.from_classes(torch.arange(10.0).unsqueeze(1), classes), classes
-
-
-def loader(seed=0, num_steps=50, blocks=2):
-    data, _ = toy_data()
+def loader(seed=0, num_steps=50, **changes):
+    settings = {"blocks_per_step": 2, "samples_per_block": 6} | changes
     return block_loader(
-        data,
-        MultiTaskAUC(3),
-        blocks_per_step=blocks,
-        samples_per_block=6,
+        torch.arange(10.0).unsqueeze(1),
+        MultiTaskAUC(CLASSES),
         num_steps=num_steps,
         seed=seed,
+        **settings,
     )
 
 
 def test_batches_hold_positives_first_and_distinct_blocks():
-    _, classes = toy_data()
     for batch in loader():
         assert len(batch.blocks.unique()) == 2
         rows = batch.inputs.view(2, 6).long()
-        own = classes[rows] == batch.blocks.unsqueeze(1)
-        assert own[:, : batch.positives].all()
-        assert not own[:, batch.positives :].any()
+        own = CLASSES[rows] == batch.blocks.unsqueeze(1)
+        assert own[:, :3].all()
+        assert not own[:, 3:].any()
+        assert torch.equal(batch.weights[0] > 0, own)
+        assert torch.equal(batch.weights[1] > 0, ~own)
+        torch.testing.assert_close(batch.weights.sum(2), torch.ones(2, 2))
 
 
 def test_every_sample_and_block_is_drawn_evenly():
@@ -42,56 +41,34 @@ def test_every_sample_and_block_is_drawn_evenly():
         for block, rows in zip(batch.blocks, batch.inputs.view(2, 6).long(), strict=True):
             counts[block] += torch.bincount(rows, minlength=10)
     torch.testing.assert_close(blocks / 8000, torch.full((3,), 1 / 3), atol=0.02, rtol=0)
-    data, _ = toy_data()
-    positive = torch.where(data.labels.T, counts, torch.nan)
-    expected = (blocks * 3 / data.positives).unsqueeze(1)
-    ratio = positive / expected
-    assert (ratio[~ratio.isnan()] - 1).abs().max() < 0.1
+    positive = torch.arange(3)[:, None] == CLASSES
+    for side in (positive, ~positive):
+        expected = (blocks * 3 / side.sum(1)).unsqueeze(1).expand(3, 10)
+        assert (counts[side] / expected[side] - 1).abs().max() < 0.1
 
 
-def test_a_loader_resumes_in_the_middle():
-    whole = [batch.inputs for batch in loader()]
-    first = loader()
-    stream = iter(first)
-    head = [next(stream).inputs for _ in range(20)]
-    rest = loader(seed=99)
-    rest.load_state_dict(first.state_dict())
-    tail = [batch.inputs for batch in rest]
-    assert len(whole) == len(head) + len(tail) == len(first)
-    for a, b in zip(whole, head + tail, strict=True):
-        assert torch.equal(a, b)
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_second_iteration_is_a_new_epoch(num_workers):
+    """Trainers iterate once per epoch; resuming in the middle of one stays exact."""
 
+    def make():
+        return loader(num_steps=4, num_workers=num_workers)
 
-def test_refusals():
-    x = torch.zeros(4, 1)
-    with pytest.raises(ValueError, match=r"tasks \[1\] have no positive"):
-        TaskData(x, torch.tensor([[True, False]] * 3 + [[False, False]]))
-    with pytest.raises(ValueError, match=r"tasks \[0\] have no negative"):
-        TaskData(x, torch.tensor([[True, False]] * 3 + [[True, True]]))
-    with pytest.raises(ValueError, match="labels must be booleans"):
-        TaskData(x, torch.zeros(4, 2))
-    data, _ = toy_data()
-    common = {"blocks_per_step": 2, "samples_per_block": 4, "num_steps": 3}
-    for change, message in (
-        ({"blocks_per_step": 4}, r"blocks_per_step must lie in 1\.\.3"),
-        ({"samples_per_block": 1}, "at least 2"),
-        ({"num_steps": -1}, "not be negative"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            block_loader(data, MultiTaskAUC(3), **(common | change))
-    with pytest.raises(ValueError, match="objective has 4 blocks, the data set 3"):
-        block_loader(data, MultiTaskAUC(4), **common)
-    with pytest.raises(ValueError, match="chunk_size"):
-        exact_pass(torch.nn.Identity(), data, MultiTaskAUC(3), chunk_size=0)
-
-
-def test_digits_are_stratified_and_scaled():
-    train, test = load_digits()
-    assert (len(train), len(test)) == (1437, 360)
-    assert train.inputs.min() == 0
-    assert train.inputs.max() == 1
-    share = test.positives / (test.positives + train.positives)
-    assert (share - 0.2).abs().max() < 0.01
+    whole = make()
+    epochs = [[batch.inputs for batch in whole] for _ in range(3)]
+    assert [len(epoch) for epoch in epochs] == [4, 4, 4]
+    assert not all(torch.equal(a, b) for a, b in zip(epochs[0], epochs[1], strict=True))
+    first = make()
+    for _ in first:
+        pass
+    for k, _ in enumerate(first):
+        if k == 1:
+            break
+    second = make()
+    second.load_state_dict(first.state_dict())
+    rest = [batch.inputs for batch in second]
+    assert len(rest) == 2
+    assert all(torch.equal(a, b) for a, b in zip(rest, epochs[1][2:], strict=True))
 
 
 @pytest.mark.parametrize(("num_blocks", "count"), [(6, 2), (16, 3), (5, 5)])
@@ -109,33 +86,69 @@ def test_distinct_blocks_are_uniform(num_blocks, count):
     assert (pairs - expected).abs().max() < 0.03
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_second_iteration_is_a_new_epoch(num_workers):
-    """Trainers iterate once per epoch; resuming in the middle of one stays exact."""
+def test_digits_are_stratified_and_scaled():
+    (x, y), (x_test, y_test) = load_digits()
+    assert (len(x), len(y), len(x_test), len(y_test)) == (1437, 1437, 360, 360)
+    assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
+    assert (x.min(), x.max()) == (0, 1)
+    share = y_test.bincount() / (y_test.bincount() + y.bincount())
+    assert (share - 0.2).abs().max() < 0.01
+    assert load_digits()[0][0].equal(x)
+    assert not load_digits(seed=1)[0][0].equal(x)
 
-    def loader():
-        data = TaskData.from_classes(torch.arange(12.0).view(6, 2), torch.arange(6) % 3)
-        return block_loader(
-            data,
-            MultiTaskAUC(3),
-            blocks_per_step=2,
-            samples_per_block=4,
-            num_steps=4,
-            num_workers=num_workers,
-        )
 
-    whole = loader()
-    epochs = [[batch.inputs for batch in whole] for _ in range(3)]
-    assert [len(epoch) for epoch in epochs] == [4, 4, 4]
-    assert not all(torch.equal(a, b) for a, b in zip(epochs[0], epochs[1], strict=True))
-    first = loader()
-    for _ in first:
-        pass
-    for k, _ in enumerate(first):
-        if k == 1:
-            break
-    second = loader()
-    second.load_state_dict(first.state_dict())
-    rest = [batch.inputs for batch in second]
-    assert len(rest) == 2
-    assert all(torch.equal(a, b) for a, b in zip(rest, epochs[1][2:], strict=True))
+# Indices ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
+        ((1.0, 2), (1.0, 2, 4)),
+        ([1.0, 2], (1.0, 2, 4)),
+        (1.0, (1.0, 4)),
+        ({"x": 1.0}, {"x": 1.0, "index": 4}),
+    ],
+)
+def test_an_index_stands_beside_the_sample(sample, expected):
+    data = WithIndex([sample] * 5)
+    assert len(data) == 5
+    assert data[4] == data[-1] == expected
+    assert data.__getitems__([4, -1]) == [expected, expected]
+
+
+def test_indices_of_a_subset_count_where_they_were_wrapped():
+    data = TensorDataset(torch.arange(5.0), torch.arange(5) % 2)
+    rows = [4, 2]
+    for dataset, expected in (
+        (Subset(WithIndex(data), rows), [4, 2]),
+        (WithIndex(Subset(data, rows)), [0, 1]),
+    ):
+        x, _, index = next(iter(DataLoader(dataset, batch_size=2)))
+        assert x.tolist() == [4.0, 2.0]
+        assert index.tolist() == expected
+
+
+def test_samples_are_fetched_together_where_the_data_set_can():
+    class Fast(TensorDataset):
+        calls = 0
+
+        def __getitems__(self, indices):
+            self.calls += 1
+            return [self[i] for i in indices]
+
+    data = Fast(torch.arange(6.0))
+    batches = list(DataLoader(WithIndex(data), batch_size=3))
+    assert data.calls == 2
+    assert [index.tolist() for _, index in batches] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_data_without_positions_are_refused():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(())
+
+    for data in (Stream(), iter(()), 3):
+        with pytest.raises(ValueError, match="has no positions: WithIndex needs a data set with"):
+            WithIndex(data)
+    with pytest.raises(ValueError, match='samples have a key "index" already'):
+        WithIndex([{"index": 1}])[0]

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import fcco
-from fcco.data import AnchorData, ViewData
+from fcco.data.inputs import take
 from fcco.losses import ContrastiveLoss, GroupDROLoss, TableLoss
 from fcco.methods import RULES, chosen_gain, cosine_gain, next_gain
 from fcco.methods.gain import learns, new_gain
-from fcco.objectives import NCA, GlobalContrastive, GroupDRO, MultiTaskAUC, OneWayPartialAUC
+from fcco.objectives import NCA, GlobalContrastive, GroupDRO, MultiTaskAUC, PartialAUC
 from fcco.problem import Objective, Probe
-from fcco.problem.batches import AnchorBatch, GroupBatch, TaskBatch
+from fcco.problem.batches import GroupBatch, PairBatch
 from fcco.testing import Toy, make_model
 
 
@@ -157,10 +157,10 @@ def test_a_loss_learns_the_gain_that_sox_learns():
 
 
 def partial_auc(x):
-    weights = torch.full((x.shape[1],), 1 / x.shape[1])
-    objective = OneWayPartialAUC(len(x), x.shape[1])
+    weights = torch.full((1, 1, x.shape[1]), 1 / x.shape[1])
+    objective = PartialAUC(torch.tensor([1, 0]), temperature=1.0)
     scores = torch.cat([torch.zeros(1, dtype=x.dtype), x.flatten()])
-    batch = AnchorBatch(
+    batch = PairBatch(
         torch.arange(len(x)),
         scores,
         anchors=torch.zeros(len(x), dtype=torch.int64),
@@ -177,20 +177,32 @@ def groups(x):
     owner = torch.arange(len(x)).repeat_interleave(x.shape[1])
     counts = torch.full((len(x),), x.shape[1])
     batch = GroupBatch(torch.arange(len(x)), x.flatten(), owner, counts, targets=owner)
-    probe = GroupDRO(len(x), loss=lambda outputs, targets: outputs).inner(
-        torch.nn.Identity(), batch
-    )
+    objective = GroupDRO(torch.arange(len(x)), temperature=1.0, loss=lambda outputs, _: outputs)
+    probe = objective.inner(torch.nn.Identity(), batch)
     return probe.values, probe.noise
 
 
 def means_of_tasks(x):
-    half = x.shape[1] // 2
-    batch = TaskBatch(torch.zeros(1, dtype=torch.int64), x[:1].T, positives=half)
-    rows = [
-        MultiTaskAUC(1).inner(lambda inputs: inputs, TaskBatch(batch.blocks, row[:, None], half))
+    """One task, of which the first half of a row are positives."""
+    objective = MultiTaskAUC(torch.tensor([True, False]))
+    count = x.shape[1]
+    positive = torch.arange(count) < count // 2
+    weights = torch.stack([positive / positive.sum(), ~positive / (~positive).sum()])
+    probes = [
+        objective.inner(
+            torch.nn.Identity(),
+            PairBatch(
+                torch.tensor([0]),
+                row[:, None],
+                partners=torch.arange(count).unsqueeze(0),
+                weights=weights.unsqueeze(1).to(row.dtype),
+                samples=count,
+                columns=torch.tensor([0]),
+            ),
+        )
         for row in x
     ]
-    return (torch.cat([getattr(p, name)[:, :2] for p in rows]) for name in ("values", "noise"))
+    return (torch.cat([getattr(p, name)[:, :2] for p in probes]) for name in ("values", "noise"))
 
 
 @pytest.mark.parametrize("inner", [partial_auc, groups, means_of_tasks])
@@ -343,12 +355,11 @@ def test_an_anchor_is_no_sample_of_itself(kind):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(8, 5, generator=generator, dtype=torch.float64)
     if kind == "pairs":
-        data, objective = ViewData(x, x.flip(1)), GlobalContrastive(8, temperature=1.0)
+        inputs, objective = (x, x.flip(1)), GlobalContrastive(8, temperature=1.0)
     else:
-        data = AnchorData.neighbours(x, torch.tensor([0, 1] * 4))
-        objective = NCA(8)
+        inputs, objective = x, NCA(torch.tensor([0, 1] * 4))
     rows = torch.tensor([5, 2, 7, 0])
-    probe = objective.inner(lambda inputs: inputs, data.batch(rows))
+    probe = objective.inner(torch.nn.Identity(), objective.batch(take(inputs, rows), rows))
     for k, block in enumerate(probe.blocks.tolist()):
         others = [row for row in rows.tolist() if row != block % 8]
         if kind == "pairs":

@@ -31,7 +31,6 @@ from fcco.methods import (
     SlopeAt,
     Weights,
 )
-from fcco.methods.gain import PLACE
 from fcco.problem import Probe
 
 __all__ = ["Part", "Step", "estimate", "look", "surprises", "take", "track"]
@@ -220,10 +219,8 @@ def track(
     return s.rows.project(torch.where(part.before.unvisited, part.old, u), part.ids)
 
 
-def surprises(s: Step, place: float = PLACE) -> Tensor:
+def surprises(s: Step) -> Tensor:
     """What the gain learns from a step, (3,): see ``fcco.methods.next_gain``.
-
-    ``place`` says where between row (0) and fresh value (1) slopes are taken.
 
     A fresh value is compared with the row as it would be without it, at beta = 0: drift that the
     correction removes is none. Rows visited for the first time, or whose noise is not known, do
@@ -236,7 +233,7 @@ def surprises(s: Step, place: float = PLACE) -> Tensor:
         ahead, fresh = part.old, part.values[Point.CURRENT]
         if s.method.corrected:
             ahead = track(s, part, c=replace(s.coefficients, beta=0.0))
-        both = torch.stack(s.rows.surprise(ahead, fresh, part.noise, part.ids, place)).double()
+        both = torch.stack(s.rows.surprise(ahead, fresh, part.noise, part.ids)).double()
         squares = both.square().sum(2)
         known = squares.isfinite().all(0) & ~part.before.unvisited.squeeze(1)
         squares = squares.where(known, 0).sum(1)

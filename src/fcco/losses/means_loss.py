@@ -7,9 +7,10 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+from fcco.kernel.step import Step
 from fcco.losses.row_loss import Taken
 from fcco.losses.table_loss import TableLoss
-from fcco.methods import Beta, Coefficients
+from fcco.methods import Beta, Coefficients, Point
 from fcco.objectives.domains import check_positive
 from fcco.objectives.means import Means
 from fcco.objectives.score import widened
@@ -17,6 +18,11 @@ from fcco.problem import Probe
 from fcco.problem.given import whole
 
 __all__ = ["CorrelationLoss", "DiceLoss", "F1Loss", "MeansLoss", "ParityLoss"]
+
+_REMEMBERED = 300
+"""Batches over which the variance of a sample is averaged."""
+_LEAST = 0.02
+"""Of a gain that is chosen: means that take over less would not notice that they are wrong."""
 
 
 class MeansLoss(TableLoss):
@@ -47,12 +53,15 @@ class MeansLoss(TableLoss):
         tensor(0.1429)
     """
 
-    # A slope that the fresh value of a single sample has part in is large where that is.
-    _slopes_at = 0.0
-
     objective: Means
+    centre: Tensor
+    """(m, p), the means of many batches."""
+    variance: Tensor
+    """(m, p), of the statistics of one sample."""
     last: Tensor
     """(m, p), the means of the last batch."""
+    counts: Tensor
+    """The samples of the last batch, how often the variance was estimated, and the batches."""
 
     def __init__(
         self,
@@ -62,7 +71,10 @@ class MeansLoss(TableLoss):
         beta: Beta = "auto",
     ) -> None:
         super().__init__(Means(function, shape), beta=beta)
+        self.register_buffer("centre", torch.zeros_like(self.rows))
+        self.register_buffer("variance", torch.zeros_like(self.rows))
         self.register_buffer("last", torch.zeros_like(self.rows))
+        self.register_buffer("counts", torch.zeros(3, dtype=torch.int64))
 
     def forward(self, statistics: Tensor) -> Tensor:  # type: ignore[override]
         """The loss of a batch.
@@ -78,24 +90,74 @@ class MeansLoss(TableLoss):
         return self.objective.exact(statistics)
 
     def _coefficients(self) -> Coefficients:
-        """The gain of the filter; the first steps average what they have seen."""
+        """The gain of the filter; the first steps average what they have seen.
+
+        The share of drift in what was seen is a quotient of two means. Only what chance does not
+        explain, two standard deviations of it, raises the gain: one that is too large makes u noisy
+        and would take hundreds of steps to fall.
+        """
         c = super()._coefficients()
         if not c.auto or self.gain is None:
             return c
-        steps, _, surprise, _ = self.gain.tolist()
-        chosen = c.beta if surprise > 0 else 0.0
-        return replace(c, beta=max(chosen, 1 / (steps + 1)))
+        steps, rows, surprise, noise = self.gain.tolist()
+        beta = max(_LEAST, 1 / (steps + 1))
+        if surprise > 0:
+            chance = 1 + 2 / min(rows, _REMEMBERED) ** 0.5
+            beta = max(beta, 1 - chance * noise / surprise)
+        return replace(c, beta=beta)
 
     def _step(self, probe: Probe) -> Taken:
-        if probe.noise is None or bool(probe.noise.isnan().any()):
-            # Two batches differ by the noise of both; the drift of one step is small beside it.
-            change = probe.values.detach() - self.last.to(probe.values)
-            noise = (change.abs() / 2**0.5).where(self.visited.unsqueeze(1), torch.nan)
-            probe = replace(probe, noise=noise)
+        if self.gain is not None:
+            probe = replace(probe, noise=self._noise(probe))
         return super()._step(probe)
 
+    def _noise(self, probe: Probe) -> Tensor:
+        """Standard errors of the means of a batch, from the remembered variance; NaN if unknown.
+
+        A batch of one shows no variance, but two successive batches differ by the noise of both:
+        the drift of one step is small beside it. The variance is averaged over steps, because the
+        noise of a single step would go together with the slopes that the gain weighs it by.
+        """
+        samples, before = int(probe.samples_per_row()[0]), int(self.counts[0])
+        if probe.noise is not None and not probe.noise.isnan().any():
+            found = probe.noise.detach().square() * samples
+        elif before:
+            change = probe.values.detach() - self.last.to(probe.values)
+            found = change.square() / (1 / samples + 1 / before)
+        else:
+            return torch.full_like(probe.values.detach(), torch.nan)
+        share = 1 / min(int(self.counts[1]) + 1, _REMEMBERED)
+        variance = torch.lerp(self.variance.to(found), found, share)
+        return (variance / samples).sqrt()
+
+    def _surprises(self, s: Step) -> Tensor:
+        """Squared errors in units of f over the squared noise, with slopes at the centre.
+
+        Slopes at u would be steep where u is wrong (a small denominator, say), so that a large
+        gain, which makes u noisy, would seem right. Quotients, because slopes of the first steps
+        may be larger by orders of magnitude than those after them.
+        """
+        (part,) = s.parts
+        unit = self.objective.outer_slope(self.centre.to(s.dtype), part.ids)
+        fresh = part.values[Point.CURRENT]
+        noise = fresh.new_full((), torch.nan) if part.noise is None else part.noise
+        both = torch.stack([unit * (fresh - part.old), unit * noise.expand_as(fresh)]).double()
+        surprise, error = both.square().sum(2)
+        ratio = surprise / error
+        known = ratio.isfinite() & ~part.before.unvisited.squeeze(1)
+        count = known.sum().double()
+        return torch.stack([count, ratio.where(known, 0).sum(), count])
+
     def _remember(self, probe: Probe) -> None:
+        samples = int(probe.samples_per_row()[0])
+        share = 1 / min(int(self.counts[2]) + 1, _REMEMBERED)
+        self.centre.lerp_(probe.values.detach().to(self.centre), share)
+        self.counts[2] += 1
         self.last.copy_(probe.values.detach())
+        self.counts[0] = samples
+        if self.gain is not None and probe.noise is not None and not probe.noise.isnan().any():
+            self.variance.copy_(probe.noise.square() * samples)
+            self.counts[1] += 1
 
 
 class F1Loss(MeansLoss):
@@ -241,7 +303,8 @@ class CorrelationLoss(MeansLoss):
     def _apply(self, *args: Any, **kwargs: Any) -> Self:
         """Move, but stay in float64."""
         super()._apply(*args, **kwargs)
-        self.rows, self.last = self.rows.double(), self.last.double()
+        for name in ("rows", "centre", "variance", "last"):
+            setattr(self, name, getattr(self, name).double())
         return self
 
     def forward(self, predictions: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]

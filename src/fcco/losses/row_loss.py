@@ -17,7 +17,7 @@ from fcco.kernel.writes import commit
 from fcco.losses.attach import apart, attach, refuse_forward_mode
 from fcco.losses.criterion import Criterion
 from fcco.methods import SOX, Beta, Coefficients, Point, next_gain
-from fcco.methods.gain import PLACE, new_gain
+from fcco.methods.gain import new_gain
 from fcco.optim.arguments import check_problem
 from fcco.problem import Objective, Probe
 
@@ -64,7 +64,6 @@ class RowLoss(Criterion):
     """
 
     _table = "rows"
-    _slopes_at = PLACE
 
     rows: Tensor
     """(m, p), or (m, p + 1) with a log-scale: u of every block; 0 where it was never met."""
@@ -135,7 +134,7 @@ class RowLoss(Criterion):
             checks.distinct(part.ids)
             checks.rows(u, part.ids, "u")
             checks.rows(values, part.ids, "f(u)")
-            _, seen = checks.read(0, surprises(s, self._slopes_at) if c.learns and writes else None)
+            _, seen = checks.read(0, self._surprises(s) if c.learns and writes else None)
             slopes = None if pull is None else pull.values
             taken = Taken(probe.blocks, probe.values.detach(), values.mean(), slopes)
             if writes:
@@ -146,6 +145,10 @@ class RowLoss(Criterion):
                 commit(changes)
                 self._remember(probe)
         return taken
+
+    def _surprises(self, s: Step) -> Tensor:
+        """What the gain learns from a step, (3,)."""
+        return surprises(s)
 
     def _remember(self, probe: Probe) -> None:
         """Write what a subclass keeps beside the rows; nothing can fail any more."""

@@ -178,8 +178,9 @@ class Pairs:
         ``own`` is the weight of an anchor in its own sum.
         """
         s, counts, weights = self._to_partners(panel, line, scores)
-        with torch.no_grad():
-            size = self.term.log(s)
+        scale = torch.zeros_like(scores.detach())
+        if self.term.temperature is not None:  # exponentials, which would overflow
+            size = self.term.log(s.detach())
             scale = (size if counts is None else size.where(counts, -torch.inf)).amax(1)
             scale = scale.clamp(min=TINY)
         terms = self.term(s, scale.unsqueeze(1), counts)

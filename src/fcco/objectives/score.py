@@ -84,7 +84,8 @@ class ScoreObjective(SampledObjective):
         vars(self)["_locked"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if vars(self).get("_locked") and name in vars(self):
+        setting = name in vars(self) and name != "training"  # which is of a module, not ours
+        if vars(self).get("_locked") and setting:
             raise AttributeError(
                 f"a table was built from this {type(self).__name__}: {name} cannot be changed, "
                 "build another objective"

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fcco.kernel.recursion import advance
 from fcco.kernel.rows.row import Rows
+from fcco.methods.gain import PLACE
 from fcco.methods.point import Point
 from fcco.methods.weights import Scalar, Weights
 from fcco.problem import Objective, Probe
@@ -80,11 +81,11 @@ class PlainRows(Rows):
         return advance(old, keep, weights, current, changes, anchor)
 
     def surprise(
-        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor, place: float
+        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor
     ) -> tuple[Tensor, Tensor]:
         """With ``outer_slope``."""
         unit = self.objective.outer_slope(
-            self.project(torch.lerp(old, fresh, place), blocks), blocks
+            self.project(torch.lerp(old, fresh, PLACE), blocks), blocks
         )
         return unit * (fresh - old), unit * noise
 

@@ -68,11 +68,11 @@ class Rows(ABC):
 
     @abstractmethod
     def surprise(
-        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor, place: float
+        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor
     ) -> tuple[Tensor, Tensor]:
         """How far fresh values are from the rows, and their noise, both in units of f: (k, p).
 
-        A unit is the slope of f between the two, at ``place``: at the row alone, rows that lag by
+        A unit is the slope of f between the two, at ``PLACE``: at the row alone, rows that lag by
         many e-folds would count for everything, at the fresh value alone its noise would.
         """
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fcco.kernel.recursion import advance
 from fcco.kernel.rows.row import Rows
+from fcco.methods.gain import PLACE
 from fcco.methods.point import Point
 from fcco.methods.weights import Scalar, Weights
 from fcco.problem import Probe, ScaledObjective, slope
@@ -115,11 +116,11 @@ class ScaledRows(Rows):
         return torch.where(proven.any(1, keepdim=True) & ~kept, bound, rows)
 
     def surprise(
-        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor, place: float
+        self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor
     ) -> tuple[Tensor, Tensor]:
         """At the common scale."""
         (u, value), scale = aligned(old, fresh, scaled=self.scaled)
-        unit = slope(self.objective.scaled_outer, u.lerp(value, place), scale[:, 0], blocks)
+        unit = slope(self.objective.scaled_outer, u.lerp(value, PLACE), scale[:, 0], blocks)
         return unit * (value - u), unit * _rescaled(noise, fresh[:, -1:] - scale, self.scaled)
 
     def logs(self, rows: Tensor) -> Tensor:
