@@ -29,6 +29,14 @@ NUM_EVENTS = int(EVENTS.sum())
 IN_TURN = list(zip(CATALOGUE, itertools.cycle(NAMES), strict=False))
 
 
+def half(first):
+    """Every second method, from the first or the second on, is in the fast suite."""
+    return [
+        pytest.param(*row, marks=() if k % 2 == first else pytest.mark.slow)
+        for k, row in enumerate(IN_TURN)
+    ]
+
+
 class Paired:
     """Two independent samples of one step: what the fresh pair asks for."""
 
@@ -263,7 +271,7 @@ def restless(base):
     return other
 
 
-@pytest.mark.parametrize(("method", "name"), IN_TURN)
+@pytest.mark.parametrize(("method", "name"), half(0))
 def test_units_do_not_matter(method, name):
     entry = CATALOGUE[method]
     path, objective, _ = follow(entry, RULES["adam"], name, steps=10)
@@ -411,7 +419,7 @@ def test_mantissas_of_corrected_rows_stay_near_one(version):
 # What travels ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "name"), IN_TURN)
+@pytest.mark.parametrize(("method", "name"), half(1))
 def test_resuming_is_bit_exact(method, name):
     entry = CATALOGUE[method]
 

@@ -106,7 +106,8 @@ class ScoreLoss(Criterion):
         self.sums = objective.running_sums() if weight is None else None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in vars(self.__dict__.get("objective", _NOTHING)):
+        settings = vars(self.__dict__.get("objective", _NOTHING))
+        if name in settings and name != "training" and not name.startswith("_"):
             raise AttributeError(
                 f"{name} is a setting of the objective that the table was built from: build "
                 "another loss"
