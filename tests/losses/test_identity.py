@@ -71,6 +71,17 @@ def test_settings_cannot_be_changed_below_a_table():
     assert copy.deepcopy(criterion).objective.temperature == 1.0
 
 
+def test_sample_weights_and_missing_fingerprints_count():
+    objective = O.Cox(TIMES, EVENTS)
+    weighted = L.ScoreLoss(objective, sample_weight=torch.rand(N, generator=generator(1)) + 0.1)
+    with pytest.raises(RuntimeError, match="belongs to other labels"):
+        L.ScoreLoss(objective).load_state_dict(weighted.state_dict())
+    state = L.AUCLoss(LABELS).state_dict()
+    del state["fingerprint"]
+    with pytest.raises(RuntimeError, match="no fingerprint"):
+        L.AUCLoss(LABELS).load_state_dict(state, strict=False)
+
+
 def test_what_is_learned_does_not_count():
     first = L.ContrastiveLoss(5, temperature=0.1, learned="individual")
     with torch.no_grad():

@@ -244,7 +244,7 @@ def test_precision_of_correlations_far_from_zero():
     (lambda: L.MeansLoss(lambda u: u[..., 0], 2)(torch.zeros(0, 2)), r"shape \(B, 2\)"),
     (lambda: L.MeansLoss(lambda u: u[..., 0], (3, 2))(torch.zeros(4, 2)), r"\(B, 3, 2\)"),
     (lambda: L.MeansLoss(lambda u: u[..., 0], 2)(torch.zeros(3, 2).long()), "tensor of floats"),
-    (lambda: L.F1Loss(2)(torch.zeros(3), torch.zeros(3)), r"probabilities must have shape \(B, 2\)"),
+    (lambda: L.F1Loss(2)(torch.zeros(3), torch.zeros(3)), r"must have shape \(B, 2\)"),
     (lambda: L.F1Loss()(torch.zeros(3), torch.full((3,), 2)), "targets must be 0 or 1"),
     (lambda: L.F1Loss(average="weighted"), "average must be"),
     (lambda: L.DiceLoss(2)(torch.zeros(3, 2, 4), torch.full((3, 4), 2)), "class numbers in 0..1"),

@@ -199,3 +199,32 @@ def test_classes_without_samples_keep_their_ids():
     three = O.MultiTaskAUC(classes // 2).exact(h[:, [0, 2, 4]])
     torch.testing.assert_close(objective.exact(h), three, rtol=1e-13, atol=0)
     assert objective.batch(torch.zeros(7, 1), range(7)).blocks.tolist() == [0, 2, 4]
+
+
+def test_other_data_may_lack_the_last_class():
+    objective = O.MultiTaskAUC(torch.tensor([0, 1, 2, 0, 1, 2]))
+    other = objective.on(torch.tensor([0, 1, 0, 1]))
+    assert other.num_tasks == 3
+    scores = torch.randn(4, 3, dtype=torch.float64)
+    expected = O.MultiTaskAUC(torch.tensor([0, 1, 0, 1])).exact(scores[:, :2])
+    torch.testing.assert_close(other.exact(scores), expected)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: O.Cox(10, 20, 1),
+    lambda: O.MultiTaskAUC(num_tasks=10),
+    lambda: O.GroupDRO(num_groups=5),
+    lambda: O.GlobalContrastive(9, temperature=0.1, individual=True),
+    lambda: O.PartialAUC(torch.tensor([0, 1])),
+])  # fmt: skip
+def test_other_arguments_are_answered_by_those_that_it_takes(call):
+    with pytest.raises(TypeError, match=r"Since 0.3 objectives are built from .*\(.*\)"):
+        call()
+
+
+def test_half_a_subclass_is_refused():
+    with pytest.raises(TypeError, match="redefines outer but not _value"):
+
+        class Other(O.MultiTaskAUC):
+            def outer(self, u, blocks):
+                return 100 + u[:, 0]

@@ -24,21 +24,24 @@ class Criterion(nn.Module):
 
     _apart_from: int | None = None
 
-    made_of: Tensor
+    fingerprint: Tensor
     """What the table was built from, as one number: a state of another table is refused."""
 
-    def __init__(self, objective: Any) -> None:
+    def __init__(self, *made_of: Any) -> None:
         super().__init__()
-        self.register_buffer("made_of", fingerprint(objective))
+        self.register_buffer("fingerprint", fingerprint(*made_of))
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load buffers, if they belong to a table of the same labels and settings."""
-        found = state.get(f"{prefix}made_of")
-        if isinstance(found, Tensor) and not found.cpu().equal(self.made_of.cpu()):
-            errors: list[str] = args[-1]
+        found, errors = state.get(f"{prefix}fingerprint"), args[-1]
+        where = prefix or type(self).__name__
+        if found is None and f"{prefix}{self._table}" in state:
+            errors.append(f"{where}: the table has no fingerprint of its labels (saved by 0.2?)")
+            return
+        if isinstance(found, Tensor) and not found.cpu().equal(self.fingerprint.cpu()):
             errors.append(
-                f"{prefix or type(self).__name__}: the table belongs to other labels, to another "
-                "order of the samples, or to other settings than this loss was built with"
+                f"{where}: the table belongs to other labels, to another order of the samples, or "
+                "to other settings than this loss was built with"
             )
             return
         super()._load_from_state_dict(state, prefix, *args)

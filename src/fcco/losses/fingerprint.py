@@ -10,7 +10,7 @@ from torch import Tensor, nn
 __all__ = ["fingerprint"]
 
 
-def fingerprint(objective: Any) -> Tensor:
+def fingerprint(*made_of: Any) -> Tensor:
     """A number that differs, in all likelihood, for other labels, their order, or other settings.
 
     Learned parameters do not count, nor do functions.
@@ -23,7 +23,7 @@ def fingerprint(objective: Any) -> Tensor:
         False
     """
     digest = hashlib.sha256()
-    for part in _parts(objective):
+    for part in _parts(made_of):
         digest.update(part)
     number = int.from_bytes(digest.digest()[:8], "little", signed=True)
     return torch.tensor(number, dtype=torch.int64)

@@ -61,7 +61,8 @@ class ScoreLoss(Criterion):
 
     Args:
         objective: a function of one score per sample (and task), built from labels.
-        sample_weight: (N,), how much each sample counts in F; None: all count alike.
+        sample_weight: (N,), how much each sample counts in F; None: all count alike. With weights
+            there are no running sums: every step computes F from the whole table.
 
     Examples:
         >>> from fcco.objectives import Cox
@@ -92,7 +93,9 @@ class ScoreLoss(Criterion):
                 f"objective must be a function of scores (a ScoreObjective), got "
                 f"{type(objective).__name__}: TableLoss takes any objective"
             )
-        super().__init__(objective)
+        count = objective.num_samples
+        importance = None if sample_weight is None else read_weight(sample_weight, count)
+        super().__init__(objective, importance)
         # Not a submodule: a threshold that only an optimizer learns is no parameter of the loss.
         self.__dict__["objective"] = objective
         objective.lock()
@@ -101,9 +104,8 @@ class ScoreLoss(Criterion):
         self.register_buffer("scores", torch.zeros(shape, dtype=dtype))
         self.register_buffer("seen", torch.zeros(shape[0], dtype=torch.bool))
         self.register_buffer("num_seen", torch.zeros((), dtype=torch.int64))
-        weight = None if sample_weight is None else read_weight(sample_weight, shape[0])
-        self.register_buffer("sample_weight", weight, persistent=False)
-        self.sums = objective.running_sums() if weight is None else None
+        self.register_buffer("sample_weight", importance, persistent=False)
+        self.sums = objective.running_sums() if importance is None else None
 
     def __setattr__(self, name: str, value: Any) -> None:
         settings = vars(self.__dict__.get("objective", _NOTHING))

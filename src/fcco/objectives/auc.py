@@ -41,7 +41,8 @@ class AUC(TaskObjective, ScaledObjective):
     ``cross_entropy=1``, measured best.
 
     Args:
-        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing.
+        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing. (Classes 0, 1, 2, ... are the
+            labels ``one_hot(classes)``, one task each.)
         temperature: T; towards 0 only the worst pairs count.
         cross_entropy: the weight of the mean over the tasks of E+ log(1 + exp(-h)) and
             E- log(1 + exp(h)), which is added.

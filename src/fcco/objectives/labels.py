@@ -56,8 +56,10 @@ def read_labels(given: Any) -> Labels:
     return _compared(labels)
 
 
-def read_tasks(given: Any) -> Labels:
+def read_tasks(given: Any, num_tasks: int = 0) -> Labels:
     """Read tasks from classes, integers (N,); one task, booleans (N,); or labels (N, T).
+
+    Classes are at least ``num_tasks`` tasks: other data may lack the last ones.
 
     Examples:
         >>> read_tasks(torch.tensor([0, 2, 1])).positive.shape
@@ -74,7 +76,7 @@ def read_tasks(given: Any) -> Labels:
             f"class) or booleans (one task), got {values.dtype}"
         )
     classes = structure("labels", values, None, kind="whole")
-    count = int(classes.max()) + 1 if len(classes) else 0
+    count = max(int(classes.max()) + 1 if len(classes) else 0, num_tasks)
     if count * len(classes) > 2**33:
         raise ValueError(f"labels: {count} classes of {len(classes)} samples are too many tasks")
     positive = classes.unsqueeze(1) == torch.arange(count)

@@ -22,7 +22,7 @@ class _Moments(TaskObjective):
     """Objectives of the means of a sigmoid score, and of its square, over both classes."""
 
     def _build(self, labels: Any) -> None:
-        read = read_tasks(labels)
+        read = read_tasks(labels, self.num_tasks if hasattr(self, "labels") else 0)
         self._set_tasks(read)
         self._weights = Column(self._factor)
         self._sides = Structure(members=torch.stack(list(read)).double(), valid=read.valid)

@@ -44,8 +44,10 @@ class PartialAUC(RankedObjective, ScaledObjective):
         labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing.
         temperature: lambda; towards 0 only the hardest partner of each anchor counts.
         two_way: lambda_1, for the anchors; None: one-way.
-        max_fpr: the largest false positive rate that ``metric`` counts; None: 1.
-        min_tpr: the smallest true positive rate that ``metric`` counts; None: 0.
+        max_fpr: the largest false positive rate that ``metric`` counts; None: 1. The objective
+            itself does not depend on it: the temperature says how few negatives count.
+        min_tpr: the smallest true positive rate that ``metric`` counts; None: 0. Given without
+            ``max_fpr``, it swaps the roles of positives and negatives in the objective.
         surrogate: l, non-negative; ``SquaredHinge()`` if None.
 
     Examples:

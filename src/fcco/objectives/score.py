@@ -38,6 +38,18 @@ class ScoreObjective(SampledObjective):
     num_tasks: int = 1
     """T, the scores of each sample."""
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Refuse a subclass of a complete objective whose ``exact`` would be that of its parent."""
+        super().__init_subclass__(**given)
+        parents = [base for base in cls.__mro__[1:] if issubclass(base, ScoreObjective)]
+        for name in ("inner", "outer", "scaled_outer"):
+            again = any(name in vars(base) for base in parents)
+            if again and name in vars(cls) and "_value" not in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__} redefines {name} but not _value(h, weight), the value of all "
+                    "scores, which exact and the losses use: define both"
+                )
+
     @abstractmethod
     def _build(self, *labels: Any) -> None:
         """Derive all blocks from labels; settings are attributes already."""
@@ -54,6 +66,8 @@ class ScoreObjective(SampledObjective):
         """F of all N scores, differentiable: for L-BFGS, for Newton, or to monitor a run.
 
         It is computed in float64 and returned in the precision of the scores, at least float32.
+        With a gradient, average precision, partial AUC, the push and NDCG form all pairs of an
+        anchor and its partners, some at a time: seconds for 10^9 of them. ``ScoreLoss`` does not.
 
         Args:
             scores: (N,), (N, 1) or (N, T).

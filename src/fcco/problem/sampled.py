@@ -1,7 +1,9 @@
 """Objectives that know which samples belong to which blocks, so that batches can be drawn."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 import torch
@@ -20,6 +22,12 @@ class SampledObjective(Objective):
     ``fcco.data.block_loader``, ``exact_pass`` and ``exact_value`` ask it which samples they need.
     The batches that it forms hold positions 0..N-1 in the place of samples.
     """
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Let a constructor that is called with other arguments say which it takes."""
+        super().__init_subclass__(**given)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
 
     num_samples: int
     """N, the samples that the objective was built from."""
@@ -85,3 +93,22 @@ class SampledObjective(Objective):
             inputs = each(inputs, lambda part: part[first.to(part.device)])
         batch = self.among(rows)
         return batch.filled(inputs) if len(batch) else EmptyBatch()
+
+
+def _checked(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor whose errors name its arguments: those of 0.2 took numbers, not labels."""
+
+    @wraps(init)
+    def call(self: Any, *given: Any, **named: Any) -> None:
+        try:
+            signature(init).bind(self, *given, **named)
+        except TypeError as error:
+            kind = type(self).__name__
+            takes = str(signature(type(self))).partition(" -> ")[0]
+            raise TypeError(
+                f"{kind}: {error}. Since 0.3 objectives are built from what is known of the "
+                f"samples: {kind}{takes}"
+            ) from None
+        init(self, *given, **named)
+
+    return call
