@@ -65,7 +65,7 @@ def test_eval_agrees_and_leaves_no_trace(case):
 
 
 @pytest.mark.parametrize("name", ["cox efron", "auc", "listnet"])
-def test_a_cache_follows_the_table_wherever_it_goes(name):
+def test_a_cache_follows_the_table_wherever_it_goes(name, monkeypatch):
     """After loading, casting, copying and an error the sums belong to the table again."""
     case = next(case for case in CASES if case.name == name)
     first = case.criterion()
@@ -75,9 +75,10 @@ def test_a_cache_follows_the_table_wherever_it_goes(name):
     other.load_state_dict(first.state_dict())
     copied = copy.deepcopy(first)
     first.float().double()
-    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copied, "_check", _interrupt)
+    monkeypatch.setattr(copied, "_check", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
         copied(9 * case.scores(seed=2)[:5], torch.arange(5))
+    monkeypatch.undo()
     for criterion in (first, other, copied):
         index = torch.arange(7, 12)
         loss = criterion(case.scores(seed=3)[index], index)

@@ -118,7 +118,9 @@ def test_optimizers_follow_the_mean_over_the_tasks_that_count(name, optimizer):
     objective, model = KINDS[name](LABELS), model_of()
     expected = torch.autograd.grad(objective.exact(model(X)), list(model.parameters()))
     if optimizer == "sox":
-        opt = fcco.SOX(model.parameters(), objective, lr=0.01, alpha=1.0, beta=1.0)
+        opt = fcco.SOX(
+            model.parameters(), objective, lr=0.01, alpha=1.0, beta=1.0, update=Normalized()
+        )
         [everything] = exact_pass(model, X, objective)
         value = opt.step(everything)
         found = [opt.state[p]["z"] for p in model.parameters()]

@@ -42,8 +42,11 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        slope: Tensor = _Slope.apply(*ctx.saved_tensors, ctx.slopes, gradient)  # type: ignore[no-untyped-call]
-        return slope, None, None, None
+        (inputs,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a graph of the gradient is wanted
+            slope: Tensor = _Slope.apply(inputs, ctx.slopes, gradient)  # type: ignore[no-untyped-call]
+            return slope, None, None, None
+        return (ctx.slopes * gradient.to(ctx.slopes)).to(inputs.dtype), None, None, None
 
 
 class _Slope(torch.autograd.Function):

@@ -206,7 +206,8 @@ class ScoreLoss(Criterion):
 
     def _check(self, change: Change, value: Tensor, slope: Tensor | None) -> None:
         finite = value.isfinite() if slope is None else value.isfinite() & slope.isfinite().all()
-        if not finite or not change.scores.isfinite().all():
+        narrowed = change.scores.dtype != value.dtype and not change.scores.isfinite().all()
+        if not finite or narrowed:
             size = change.scores.abs().amax(1)
             raise FloatingPointError(
                 f"the loss is {value.item()}, or its gradient is not finite, with the scores of "

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fcco.objectives.anchored import AnchoredObjective
+from fcco.objectives.cumulative import range_sums, suffix_sums, sum_of_logs
 from fcco.objectives.running import Change, RunningSums, Update
 from fcco.objectives.sampling import exponential_probe
 from fcco.objectives.score import differences, read_scores, read_weight
@@ -96,6 +97,7 @@ class Cox(AnchoredObjective, ScaledObjective):
         self._order = Structure(
             order=order, place=place, dead=dead, event=event, first=first, stop=stop,
             starts=first[event], ends=stop[event], share=ordered,
+            last=stop[event] - 1, tied=ordered.nonzero().flatten(),
         )  # fmt: skip
 
     def _weigh(self, blocks: Tensor, inside: Tensor) -> Tensor:
@@ -215,41 +217,36 @@ class _CoxSums(RunningSums):
         hazards, dying = self.cache["hazards"], self.cache["dying"]
         hazards[place] = own
         dying[place] = x * dead
-        starts, ends, share = known.starts, known.ends, known.share
+        starts, last, share, tied = known.starts, known.last, known.share, known.tied
         if not change.all_seen:
             present = change.seen[known.order].double()
             _, starts, ends, share, _, _ = self.objective._present(present)
-        count = len(ends)
+            last, tied = ends - 1, share.nonzero().flatten()
+        count = len(last)
         if not count:
             return Update(x.new_zeros(()), torch.zeros_like(change.scores, dtype=x.dtype))
         sums = hazards.cumsum(0)
-        total = sums[ends - 1]
+        total = sums.index_select(0, last)
         if not (total[0] > _SMALLEST and sums[-1].isfinite()):
             return None
-        if self.objective.max_ties > 1:
-            total = torch.lerp(total, pad(sums, (1, 0))[starts], share)
-        value = (total.log().sum() - dying.sum()) / count
+        if len(tied):  # S less l/d of the tied, as in ``_log_sums``
+            before = starts[tied] - 1
+            rest = sums[before.clamp(min=0)].where(before >= 0, 0)
+            total[tied] = torch.lerp(total[tied], rest, share[tied])
+        value = (sum_of_logs(total) - dying.sum()) / count
         if not change.slopes:
             return Update(value, None)
         # dF/dh_k = exp(h_k) sum_i 1[k at risk] / S_i - 1[k has an event], each over m; of the
-        # events tied with k, 1 - l/d counts. Sums from the end add positive terms.
-        later = pad((1 / total).flip(0).cumsum(0).flip(0), (0, 1))
-        after = torch.searchsorted(ends, place, right=True)
-        weights = later[after]
-        if self.objective.max_ties > 1:
-            stop = torch.searchsorted(ends, known.stop[place], right=True)
-            tied = _range_sums((1 - share) / total, after, stop)
-            weights = torch.where(dead > 0, later[stop] + tied, weights)
+        # events tied with k, 1 - l/d counts.
+        inverse = total.reciprocal_()
+        after = torch.searchsorted(last, place)
+        if len(tied):
+            stop = torch.searchsorted(last, known.stop[place] - 1, right=True)
+            own_time = range_sums(inverse, after, stop, less=share) * dead
+            weights = suffix_sums(inverse, torch.where(dead > 0, stop, after)) + own_time
+        else:
+            weights = suffix_sums(inverse, after)
         return Update(value, ((own * weights - dead) / count).unsqueeze(1))
-
-
-def _range_sums(x: Tensor, start: Tensor, stop: Tensor) -> Tensor:
-    """sum of x[start:stop] for each pair of bounds, without the difference of cumulative sums."""
-    sizes = stop - start
-    which = torch.arange(len(start), device=x.device).repeat_interleave(sizes)
-    shift = start - (sizes.cumsum(0) - sizes)
-    inside = torch.arange(len(which), device=x.device) + shift[which]
-    return x.new_zeros(len(start)).index_add(0, which, x[inside])
 
 
 def _concordance(h: Tensor, times: Tensor, events: Tensor, weight: Tensor | None) -> float:
