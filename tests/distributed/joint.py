@@ -62,6 +62,11 @@ def _jobs():
     for name, case in ROWS.items():
         yield name, (row_criteria.N, case.criterion, case.call, True)
 
+    def f1(criterion, model, index):
+        return criterion(model(X[index])[:, 0].sigmoid(), index % 2)
+
+    yield "f1", (45, lambda: L.F1Loss().double(), f1, True)
+
     def table(objective):
         return lambda: L.TableLoss(objective, beta=0.3).double()
 

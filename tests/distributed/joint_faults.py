@@ -83,6 +83,8 @@ def faults(rank):
         (lambda: auc(scores(4).double() if here else scores(4), index), r"\[12, 16\] bytes"),
         (lambda: auc(scores(4), index, torch.ones(4) if here else None), r"\[12, 20\] bytes"),
         (lambda: pairs(e[:, : 2 + here], e[:, : 2 + here], index), "bytes per sample"),
+        # As many bytes per sample, but other columns: they must not be taken for one another.
+        (lambda: _same_width(here, index), r"\[24, 24\] bytes"),
         (lambda: pairs(e[:1], e[:1], torch.tensor([7])), "this batch holds 1"),
         (lambda: near(e[:0], e[:0, 0].long()), "this batch holds 0"),
     ):
@@ -92,6 +94,13 @@ def faults(rank):
     assert auc.seen.nonzero().flatten().tolist() == list(range(8))
     pairs(e[:1].requires_grad_(), e[:1], index[:1]).backward()  # two samples of all ranks
     assert pairs.visited.nonzero().flatten().tolist() == [0, 4, 20, 24]
+
+
+def _same_width(here, index):
+    """float32 scores of two tasks with a weight, and float64 scores without one."""
+    labels = torch.stack([LABELS, ~LABELS], 1)
+    two = torch.ones(4, 2, dtype=torch.float64 if here else torch.float32)
+    L.AUCLoss(labels)(two, index, None if here else torch.ones(4))
 
 
 def silence(rank):
@@ -113,7 +122,7 @@ def silence(rank):
 
 
 def sizes(rank):
-    """What the guide says that a step sends: 24 bytes, and so many per sample."""
+    """What the guide says that a step sends: 32 bytes, and so many per sample."""
     index, e = torch.arange(4) + 4 * rank, torch.rand(4, 16)
     many = torch.stack([LABELS, ~LABELS, LABELS], 1)
     groups = O.GroupDRO(torch.arange(8), temperature=1.0)
@@ -130,7 +139,7 @@ def sizes(rank):
     for size, call in calls.items():
         with words() as sent:
             call()
-        assert sent == [24, 4 * size], (sent, size)
+        assert sent == [32, 4 * size], (sent, size)
 
 
 class Wrapped(nn.Module):
@@ -145,7 +154,10 @@ class Wrapped(nn.Module):
 
 
 def wrappers(rank):
-    """DDP broadcasts the buffers of BatchNorm before every step, but no table from step two on."""
+    """DDP broadcasts the buffers of BatchNorm before every step, but no table from step two on.
+
+    It reads its list of buffers, from which tables are taken in the first step, before a step.
+    """
     torch.manual_seed(0)
     x, results = torch.randn(20, 3), []
     for inside in (True, False):
@@ -164,16 +176,54 @@ def wrappers(rank):
             loss.backward()
             optimizer.step()
             tables = [name for name in model.named_module_buffers if "criterion" in name]
-            assert bool(tables) == (inside and t == 0)
+            assert not tables
             assert "norm.running_mean" in model.named_module_buffers
         results.append((loss, criterion.scores, *module.net.parameters()))
     for mine, other in zip(*results, strict=True):
         assert mine.equal(other)
 
 
+def bare(rank):
+    """A criterion inside a module without any other buffer, as a LightningModule may be."""
+    builders = [
+        lambda: L.AUCLoss(LABELS),
+        lambda: L.APLoss(LABELS),
+        lambda: L.CoxLoss(torch.arange(20), LABELS),
+        lambda: L.NCALoss(LABELS.long()),
+        lambda: L.F1Loss(),
+    ]
+    for build in builders:
+        torch.manual_seed(1)
+        module = Bare(build())
+        model = DistributedDataParallel(module)
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        for t in range(4):
+            index = (torch.arange(4) + 4 * rank + 3 * t) % 20
+            loss = model(torch.ones(4, 3) * index[:, None], index)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        states = [None] * 2
+        dist.all_gather_object(states, module.criterion.state_dict())
+        assert all(states[0][name].equal(states[1][name]) for name in states[0])
+
+
+class Bare(nn.Module):
+    def __init__(self, criterion):
+        super().__init__()
+        self.net, self.criterion = nn.Linear(3, 2), criterion
+
+    def forward(self, x, index):
+        outputs = self.net(x / 10)
+        if isinstance(self.criterion, L.F1Loss):
+            return self.criterion(outputs[:, 0].sigmoid(), LABELS[index])
+        return self.criterion(outputs if isinstance(self.criterion, L.NCALoss) else outputs[:, 0],
+                              index)  # fmt: skip
+
+
 def main(directory):
     rank, _ = join(directory)
-    for part in (faults, silence, sizes, wrappers):
+    for part in (faults, silence, sizes, wrappers, bare):
         part(rank)
         dist.barrier()
     dist.destroy_process_group()

@@ -260,3 +260,24 @@ def test_it_says_how_large_it_is():
     assert repr(L.AUCLoss(torch.tensor([[1, 0], [0, 1]]))).startswith(
         "AUCLoss(\n  num_samples=2, num_tasks=2"
     )
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_two_recomputed_calls_before_one_backward(case):
+    """Gradient accumulation beside activation checkpointing: each call has its own gradient."""
+    first = case.criterion()
+    first(case.scores(), torch.arange(45))
+    grads = []
+    for wrapped in (False, True):
+        criterion = copy.deepcopy(first)
+        h = (3 * case.scores(seed=1)[:20]).requires_grad_()
+
+        def call(part, index, wrapped=wrapped, criterion=criterion):
+            if wrapped:
+                return checkpoint(criterion, part, index, use_reentrant=False)
+            return criterion(part, index)
+
+        loss = call(h[:10], torch.arange(10)) + call(h[10:], torch.arange(10, 20))
+        loss.backward()
+        grads.append((h.grad, criterion.scores.clone(), loss.detach()))
+    assert all(a.equal(b) for a, b in zip(*grads, strict=True))

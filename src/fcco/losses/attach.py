@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-__all__ = ["apart", "attach", "refuse_forward_mode"]
+__all__ = ["Pending", "Taken", "apart", "attach", "refuse_forward_mode"]
 
 
 def attach(value: Tensor, inputs: Tensor, slopes: Tensor, keep: Any = None) -> Tensor:
@@ -71,6 +73,37 @@ def refuse_forward_mode(tensor: Any) -> None:
             "a loss that remembers has no forward-mode derivative (objective.exact of all scores "
             "has one)"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """A step of a table: from what it was made, and what came out."""
+
+    made_of: tuple[Tensor, ...]
+    value: Tensor
+    slopes: Tensor | None
+    """Of the value; None: no gradient is wanted."""
+
+
+class Pending(WeakSet[Taken]):
+    """The steps whose graphs are alive, several of them under gradient accumulation.
+
+    Activation checkpointing computes a forward pass again, during the backward pass, and a second
+    step would move the table once more. The first pass either took place without gradients, and
+    wrote nothing, or is alive with its graph. A copy begins with none.
+    """
+
+    def recomputed(self, *made_of: Tensor) -> Taken | None:
+        """The step of the forward pass that a backward pass is computing again, if it is one."""
+        if torch._C._current_graph_task_id() < 0:
+            return None
+        for taken in self:
+            if all(a.equal(b) for a, b in zip(taken.made_of, made_of, strict=True)):
+                return taken
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pending, ()
 
 
 @contextmanager

@@ -79,6 +79,8 @@ class Criterion(nn.Module):
             if module is self:
                 names = {name for name, _ in self.named_buffers(prefix=path)}
                 wrapper.parameters_to_ignore |= names
+        # What is left may be nothing, and DDP broadcasts what its list from before says.
+        wrapper._assign_modules_buffers()
         self._apart_from = id(wrapper)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from zlib import crc32
 
 import torch
 import torch.distributed as dist
@@ -24,7 +25,7 @@ def exchange(ranks: Ranks | None, read: Callable[[], Sequence[Tensor]]) -> list[
     that of one process. A parameter that is used after the exchange has the same gradient, that of
     the joint batch, on all ranks.
 
-    Every rank sends three numbers (24 bytes) and then its samples, padded to the longest batch: the
+    Every rank sends four numbers (32 bytes) and then its samples, padded to the longest batch: the
     bytes of all columns together.
 
     Args:
@@ -46,14 +47,16 @@ def exchange(ranks: Ranks | None, read: Callable[[], Sequence[Tensor]]) -> list[
         error = raised
     none = torch.empty(len(columns[0]) if columns else 0, 0, dtype=torch.uint8, device=place)
     sent = torch.cat([none, *(_bytes(column).to(place) for column in columns)], dim=1)
-    head = torch.tensor([error is not None, *sent.shape], device=place)
-    faults, counts, widths = torch.stack(ranks.gather(head)).T.tolist()
+    make = [(str(column.dtype), tuple(column.shape[1:])) for column in columns]
+    head = torch.tensor([error is not None, *sent.shape, crc32(repr(make).encode())], device=place)
+    faults, counts, widths, makes = torch.stack(ranks.gather(head)).T.tolist()
     if any(faults):
         raise error or RuntimeError("another rank found a fault, and says which")
-    if len(set(widths)) > 1:
+    if len(set(makes)) > 1:
         raise ValueError(
-            f"ranks bring batches of different make, with {widths} bytes per sample: do they "
-            "differ in dtype, in the size of an embedding, or in whether there is a weight?"
+            f"ranks bring batches of different make, this one {make}, with {widths} bytes per "
+            "sample: do they differ in dtype, in the size of an embedding, or in whether there is "
+            "a weight?"
         )
     padded = torch.zeros(max(counts), widths[0], dtype=torch.uint8, device=place)
     padded[: len(sent)] = sent

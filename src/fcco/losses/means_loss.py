@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from fcco.kernel.step import Step
-from fcco.losses.row_loss import Taken
-from fcco.losses.table_loss import TableLoss
+from fcco.losses.attach import Taken
+from fcco.losses.exchange import exchange
+from fcco.losses.row_loss import RowLoss
 from fcco.methods import Beta, Coefficients, Point
 from fcco.objectives.domains import check_positive
 from fcco.objectives.means import Means
@@ -25,7 +26,7 @@ _LEAST = 0.02
 """Of a gain that is chosen: means that take over less would not notice that they are wrong."""
 
 
-class MeansLoss(TableLoss):
+class MeansLoss(RowLoss):
     """f of the means over the data set of some statistics of each sample, at any batch size.
 
         u_t = (1 - beta) u_{t-1} + beta (mean over the batch),    value (1/m) sum_i f(u_t^i),
@@ -76,14 +77,19 @@ class MeansLoss(TableLoss):
         self.register_buffer("last", torch.zeros_like(self.rows))
         self.register_buffer("counts", torch.zeros(3, dtype=torch.int64))
 
-    def forward(self, statistics: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, statistics: Tensor) -> Tensor:
         """The loss of a batch.
 
         Args:
             statistics: (B, p), or (B, m, p): one line per sample.
         """
+        return self._of_lines(lambda: statistics)
+
+    def _of_lines(self, make: Callable[[], Tensor]) -> Tensor:
+        """The loss of the lines of all ranks; if making them raises on one rank, all raise."""
         with torch.autocast(self.rows.device.type, enabled=False):
-            return super().forward(self.objective.probe(statistics))
+            (lines,) = exchange(self._together(), lambda: [self.objective.read(make())])
+            return self._take(self.objective.probe(lines))
 
     def exact(self, statistics: Tensor) -> Tensor:
         """f of the means over all samples, (N, p) or (N, m, p), differentiable."""
@@ -190,10 +196,10 @@ class F1Loss(MeansLoss):
         check_positive(num_tasks=num_tasks, recall_weight=recall_weight)
         if average not in ("macro", "micro"):
             raise ValueError(f'average must be "macro" or "micro", got {average!r}')
-        self_blocks = whole("num_tasks", num_tasks) if average == "macro" else 1
+        blocks = whole("num_tasks", num_tasks) if average == "macro" else 1
         square = recall_weight**2
         weights = 1 + square, 1.0, square
-        super().__init__(_Ratio(*weights), (self_blocks, 3), beta=beta)
+        super().__init__(_Ratio(*weights), (blocks, 3), beta=beta)
         self.num_tasks, self.average = num_tasks, average
 
     def forward(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
@@ -203,11 +209,13 @@ class F1Loss(MeansLoss):
             probabilities: (B,), (B, 1) or (B, T), in [0, 1].
             targets: as ``probabilities``, 1 or 0; -1 or NaN where missing.
         """
-        p = _columns("probabilities", probabilities, self.num_tasks)
-        statistics = _overlap(p, _targets(targets, p))
-        if self.average == "micro":
-            statistics = statistics.sum(1, keepdim=True)
-        return super().forward(statistics)
+
+        def lines() -> Tensor:
+            p = _columns("probabilities", probabilities, self.num_tasks)
+            statistics = _overlap(p, _targets(targets, p))
+            return statistics.sum(1, keepdim=True) if self.average == "micro" else statistics
+
+        return self._of_lines(lines)
 
 
 class DiceLoss(MeansLoss):
@@ -245,10 +253,10 @@ class DiceLoss(MeansLoss):
         first, second = (1.0, 1.0) if jaccard else weights
         if first < 0 or second < 0 or not first + second > 0:
             raise ValueError(f"weights must be two numbers that are not negative, got {weights}")
-        self_first = 0 if include_background or num_classes == 1 else 1
+        first_class = 0 if include_background or num_classes == 1 else 1
         ratio = _Ratio(1.0, first, second, 1.0 - first - second)
-        super().__init__(ratio, (whole("num_classes", num_classes) - self_first, 3), beta=beta)
-        self.num_classes, self.first_class = num_classes, self_first
+        super().__init__(ratio, (whole("num_classes", num_classes) - first_class, 3), beta=beta)
+        self.num_classes, self.first_class = num_classes, first_class
 
     def forward(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
         """The loss of a batch.
@@ -257,18 +265,22 @@ class DiceLoss(MeansLoss):
             probabilities: (B, C, ...), in [0, 1].
             targets: the same shape, 1 or 0; or class numbers (B, ...) or (B, 1, ...).
         """
-        if not isinstance(probabilities, Tensor) or not probabilities.is_floating_point():
-            raise ValueError("probabilities must be a tensor of floats")
-        if probabilities.ndim < 2 or probabilities.shape[1] != self.num_classes:
-            raise ValueError(
-                f"probabilities must have shape (B, {self.num_classes}, ...), got "
-                f"{tuple(probabilities.shape)}"
-            )
-        y = _masks(targets, probabilities).flatten(2)
-        p = widened(probabilities).flatten(2)
-        # Sums over voxels, so that a large volume counts as much as it has voxels.
-        parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
-        return super().forward(parts[:, self.first_class :])
+
+        def lines() -> Tensor:
+            if not isinstance(probabilities, Tensor) or not probabilities.is_floating_point():
+                raise ValueError("probabilities must be a tensor of floats")
+            if probabilities.ndim < 2 or probabilities.shape[1] != self.num_classes:
+                raise ValueError(
+                    f"probabilities must have shape (B, {self.num_classes}, ...), got "
+                    f"{tuple(probabilities.shape)}"
+                )
+            y = _masks(targets, probabilities).flatten(2)
+            p = widened(probabilities).flatten(2)
+            # Sums over voxels, so that a large volume counts as much as it has voxels.
+            parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
+            return parts[:, self.first_class :]
+
+        return self._of_lines(lines)
 
 
 class CorrelationLoss(MeansLoss):
@@ -314,13 +326,15 @@ class CorrelationLoss(MeansLoss):
             predictions: (B,), (B, 1) or (B, outputs).
             targets: as ``predictions``.
         """
-        x = _columns("predictions", predictions, self.num_outputs)
-        y = _columns("targets", torch.as_tensor(targets).to(x), self.num_outputs)
-        if len(y) != len(x):
-            raise ValueError(f"{len(x)} predictions have {len(y)} targets")
-        wide_x, wide_y = x.double(), y.double()
-        moments = [wide_x, wide_y, wide_x.square(), wide_y.square(), wide_x * wide_y]
-        return super().forward(torch.stack(moments, dim=-1)).to(x.dtype)
+
+        def lines() -> Tensor:
+            x = _columns("predictions", predictions, self.num_outputs).double()
+            y = _columns("targets", torch.as_tensor(targets).to(x), self.num_outputs)
+            if len(y) != len(x):
+                raise ValueError(f"{len(x)} predictions have {len(y)} targets")
+            return torch.stack([x, y, x.square(), y.square(), x * y], dim=-1)
+
+        return self._of_lines(lines).to(widened(predictions).dtype)
 
 
 class ParityLoss(MeansLoss):
@@ -354,14 +368,18 @@ class ParityLoss(MeansLoss):
             scores: (B,) or (B, 1), probabilities or any score.
             groups: (B,), whole numbers: the group of each sample.
         """
-        s = _columns("scores", scores, 1)
-        groups = torch.as_tensor(groups, device=s.device)
-        if groups.shape != s.shape[:1] or groups.is_floating_point():
-            raise ValueError(f"groups must be whole numbers of shape ({len(s)},)")
-        if len(groups) and not 0 <= int(groups.min()) <= int(groups.max()) < self.num_groups:
-            raise ValueError(f"groups must lie in 0..{self.num_groups - 1}")
-        member = torch.nn.functional.one_hot(groups.long(), self.num_groups).to(s.dtype)
-        return super().forward(torch.cat([member * s, member], dim=1))
+
+        def lines() -> Tensor:
+            s = _columns("scores", scores, 1)
+            ids = torch.as_tensor(groups, device=s.device)
+            if ids.shape != s.shape[:1] or ids.is_floating_point():
+                raise ValueError(f"groups must be whole numbers of shape ({len(s)},)")
+            if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.num_groups:
+                raise ValueError(f"groups must lie in 0..{self.num_groups - 1}")
+            member = torch.nn.functional.one_hot(ids.long(), self.num_groups).to(s.dtype)
+            return torch.cat([member * s, member], dim=1)
+
+        return self._of_lines(lines)
 
 
 class _Ratio:
@@ -455,7 +473,7 @@ def _masks(given: Any, p: Tensor) -> Tensor:
             f"targets must have shape {tuple(p.shape)}, or be class numbers of shape "
             f"{(p.shape[0], *p.shape[2:])}, got {y.dtype} of shape {tuple(y.shape)}"
         )
-    if not 0 <= int(numbers.min()) <= int(numbers.max()) < p.shape[1]:
+    if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < p.shape[1]:
         raise ValueError(f"targets must be class numbers in 0..{p.shape[1] - 1}")
     masks = torch.nn.functional.one_hot(numbers.long(), p.shape[1]).movedim(-1, 1)
     return masks.to(widened(p).dtype)

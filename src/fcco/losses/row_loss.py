@@ -1,9 +1,6 @@
 """The table of rows: every loss that tracks u is SOX's step with slopes at u_t."""
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -14,37 +11,16 @@ from fcco.kernel.rows import rows_of
 from fcco.kernel.step import Step, look, surprises, track
 from fcco.kernel.table import BlockTable
 from fcco.kernel.writes import commit
-from fcco.losses.attach import apart, attach, refuse_forward_mode
+from fcco.losses.attach import Pending, Taken, apart, attach, refuse_forward_mode
 from fcco.losses.criterion import Criterion
 from fcco.methods import SOX, Beta, Coefficients, Point, next_gain
 from fcco.methods.gain import new_gain
 from fcco.optim.arguments import check_problem
 from fcco.problem import Objective, Probe
 
-__all__ = ["RowLoss", "Taken"]
+__all__ = ["RowLoss"]
 
 _METHOD = SOX.updated()
-
-
-@dataclass(frozen=True, eq=False)
-class Taken:
-    """A step of the table: from what it was made, and what came out."""
-
-    blocks: Tensor
-    values: Tensor
-    mean: Tensor
-    slopes: Tensor | None  # of the mean; None: no gradient is wanted
-
-    def is_of(self, probe: Probe) -> bool:
-        """Whether it was made from this probe."""
-        return self.blocks.equal(probe.blocks) and self.values.equal(probe.values)
-
-
-class _Alive(WeakSet[Taken]):
-    """Steps whose graphs are alive; a copy begins with none."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Alive, ()
 
 
 class RowLoss(Criterion):
@@ -82,7 +58,7 @@ class RowLoss(Criterion):
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
         self.register_buffer("rows", torch.zeros(shape, dtype=dtype))
         self.register_buffer("visited", torch.zeros(shape[:1], dtype=torch.bool))
-        self._alive = _Alive()
+        self._pending = Pending()
 
     def _coefficients(self) -> Coefficients:
         """The gain of the next step: the one place where beta is chosen."""
@@ -95,9 +71,12 @@ class RowLoss(Criterion):
     def _take(self, probe: Probe, share: float = 1.0) -> Tensor:
         """One step of the table; ``share`` is the weight of ``Probe.loss`` (on several ranks)."""
         refuse_forward_mode(getattr(probe, "values", None))
-        taken = self._before(probe) or self._step(probe)
+        taken = None
+        if isinstance(probe, Probe) and _attached(probe):
+            taken = self._pending.recomputed(probe.blocks, probe.values)
+        taken = taken or self._step(probe)
         wide = torch.promote_types(probe.values.dtype, torch.float32)
-        value = taken.mean.to(wide)
+        value = taken.value.to(wide)
         if taken.slopes is not None:
             value = attach(value, probe.values, taken.slopes, taken)
         loss = probe.loss
@@ -136,9 +115,9 @@ class RowLoss(Criterion):
             checks.rows(values, part.ids, "f(u)")
             _, seen = checks.read(0, self._surprises(s) if c.learns and writes else None)
             slopes = None if pull is None else pull.values
-            taken = Taken(probe.blocks, probe.values.detach(), values.mean(), slopes)
+            taken = Taken((probe.blocks, probe.values.detach()), values.mean(), slopes)
             if writes:
-                self._alive.add(taken)
+                self._pending.add(taken)
                 changes = table.writes(part.ids, part.old, u, step=1, beta=c.beta)
                 if self.gain is not None and c.auto:
                     changes.append(partial(self.gain.copy_, next_gain(self.gain, seen)))
@@ -152,16 +131,6 @@ class RowLoss(Criterion):
 
     def _remember(self, probe: Probe) -> None:
         """Write what a subclass keeps beside the rows; nothing can fail any more."""
-
-    def _before(self, probe: Probe) -> Taken | None:
-        """The step of the forward pass that a backward pass is computing again, if it is one.
-
-        Activation checkpointing does so, and a second step would move u once more. Its first pass
-        either took place without gradients, and wrote nothing, or is alive with its graph.
-        """
-        if torch._C._current_graph_task_id() < 0:
-            return None
-        return next((taken for taken in self._alive if taken.is_of(probe)), None)
 
     def _checks(self, probe: Probe) -> Checks:
         values = probe.values

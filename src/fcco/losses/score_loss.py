@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.losses.attach import apart, attach, refuse_forward_mode
-from fcco.losses.batch import read_batch
+from fcco.losses.attach import Pending, Taken, apart, attach, refuse_forward_mode
+from fcco.losses.batch import ScoreBatch, read_batch
 from fcco.losses.criterion import Criterion
 from fcco.objectives import (
     AUC,
@@ -106,6 +106,7 @@ class ScoreLoss(Criterion):
         self.register_buffer("num_seen", torch.zeros((), dtype=torch.int64))
         self.register_buffer("sample_weight", importance, persistent=False)
         self.sums = objective.running_sums() if importance is None else None
+        self._pending = Pending()
 
     def __setattr__(self, name: str, value: Any) -> None:
         settings = vars(self.__dict__.get("objective", _NOTHING))
@@ -138,6 +139,15 @@ class ScoreLoss(Criterion):
             num_tasks=self.scores.shape[1],
             ranks=self._together(),
         )
+        taken = self._pending.recomputed(batch.index, batch.scores)
+        if taken is None:
+            taken = self._step(batch)
+        if taken.slopes is None:
+            return taken.value
+        return attach(taken.value, batch.scores, taken.slopes, taken)
+
+    def _step(self, batch: ScoreBatch) -> Taken:
+        """Compare a batch with the table, and write it if all is well."""
         change = Change(
             batch.index,
             batch.scores.detach().to(self.scores.dtype),
@@ -164,7 +174,10 @@ class ScoreLoss(Criterion):
             if self.sums is not None:
                 self.sums.forget()
             raise
-        return value if slope is None else attach(value, batch.scores, slope)
+        taken = Taken((batch.index, batch.scores.detach()), value, slope)
+        if change.writes:
+            self._pending.add(taken)
+        return taken
 
     def refresh(self, scores: Tensor, index: Tensor | None = None) -> None:
         """Write scores without asking for a gradient, in eval mode and under ``no_grad`` too.

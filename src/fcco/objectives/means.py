@@ -1,7 +1,6 @@
 """Any function of means over the data set: one block, or one per task."""
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import torch
@@ -55,6 +54,8 @@ class Means(Objective):
             statistics: (B, p), or (B, m, p): one line per sample.
         """
         lines = self.read(statistics)
+        if not len(lines):
+            raise ValueError("statistics are empty: a batch has at least one sample")
         means = lines.mean(0)
         error = (lines.detach() - means.detach()).square().sum(0).sqrt()
         noise = error / (len(lines) * max(len(lines) - 1, 0)) ** 0.5 if len(lines) > 1 else None
@@ -66,14 +67,15 @@ class Means(Objective):
         if not isinstance(statistics, Tensor) or not statistics.is_floating_point():
             kind = statistics.dtype if isinstance(statistics, Tensor) else type(statistics).__name__
             raise ValueError(f"statistics must be a tensor of floats, got {kind}")
-        inside = (self.inner_dim,) if self.single else (self.num_blocks, self.inner_dim)
-        if statistics.shape[1:] != inside or not len(statistics) or not prod(statistics.shape):
+        whole_shape = (self.num_blocks, self.inner_dim)
+        inside = (self.inner_dim,) if self.single else whole_shape
+        if statistics.shape[1:] not in (inside, whole_shape):
             wanted = ", ".join(map(str, inside))
             raise ValueError(
                 f"statistics must have shape (B, {wanted}), one line per sample, got "
                 f"{tuple(statistics.shape)}"
             )
-        return widened(statistics).view(-1, self.num_blocks, self.inner_dim)
+        return widened(statistics).reshape(-1, self.num_blocks, self.inner_dim)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """f of each row of means."""
