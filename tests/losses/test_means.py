@@ -214,6 +214,15 @@ def test_the_gain_at_batch_size_1_follows_noise_and_drift():
     assert moving._coefficients().beta > 0.5
 
 
+def test_targets_keep_their_precision():
+    whole = torch.tensor([2**40, 2**40 + 1, 2**40 + 2])
+    found = L.CorrelationLoss(beta=1.0)(torch.tensor([1.0, 2.0, 3.0]), whole)
+    assert found.item() == pytest.approx(0, abs=1e-6)
+    for scale in (1e-90, 1e90):
+        x = scale * torch.arange(5, dtype=torch.float64)
+        assert L.CorrelationLoss(beta=1.0)(x, x).item() == pytest.approx(0, abs=1e-9)
+
+
 def test_empty_data_have_no_slope():
     p = torch.zeros(3, requires_grad=True)
     loss = L.F1Loss()(p, torch.zeros(3))
@@ -245,6 +254,8 @@ def test_precision_of_correlations_far_from_zero():
     (lambda: L.F1Loss(2)(torch.zeros(3), torch.zeros(3)), r"must have shape \(B, 2\)"),
     (lambda: L.F1Loss()(torch.zeros(3), torch.full((3,), 2)), "targets must be 0 or 1"),
     (lambda: L.F1Loss(average="weighted"), "average must be"),
+    (lambda: L.F1Loss()(torch.tensor([5.0]), torch.tensor([1])), "apply sigmoid"),
+    (lambda: L.DiceLoss()(torch.zeros(1, 1, 2), torch.full((1, 1, 2), 255.0)), r"in \[0, 1\]"),
     (lambda: L.DiceLoss(2)(torch.zeros(3, 2, 4), torch.full((3, 4), 2)), "class numbers in 0..1"),
     (lambda: L.DiceLoss(2)(torch.zeros(3, 1, 4), torch.zeros(3, 1, 4)), r"\(B, 2, ...\)"),
     (lambda: L.ParityLoss(2)(torch.zeros(2), torch.tensor([0, 2])), "groups must lie in 0..1"),

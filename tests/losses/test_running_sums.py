@@ -70,18 +70,53 @@ def test_a_dominant_exponential_is_taken_out():
     assert loss.item() == pytest.approx(criterion.exact(calm).item(), rel=1e-12)
 
 
-def test_rows_beyond_the_limit_wait_for_their_turn(monkeypatch):
-    monkeypatch.setattr("fcco.objectives.pairs._REPAIRED", 1)
-    labels = torch.tensor([1] * 30 + [0] * 70)
+def test_all_rows_are_renewed_when_a_dominant_score_falls():
+    """However many pairs that takes: a row that waited would have the slopes of the outlier."""
+    random = generator(0)
+    h = torch.randn(3000, generator=random)
+    labels = ((h + 0.5 * torch.randn(3000, generator=random)) > 0).long()
     criterion = L.PartialAUCLoss(labels, temperature=0.1)
-    calm = torch.randn(100, generator=generator()) * 0.1
-    criterion(calm, torch.arange(100))
-    criterion(torch.tensor([9.0]), torch.tensor([50]))
-    for step in range(30):
-        loss = criterion(calm[50:51].requires_grad_(), torch.tensor([50]))
-        assert loss.isfinite()
-        assert (criterion.sums.sums < 1e-7).sum() == 29 - step, "one row a step"
-    assert loss.item() == pytest.approx(criterion.exact(calm).item(), rel=1e-12)
+    criterion.refresh(h)
+    negative = int((labels == 0).nonzero()[0])
+    for score in (3.0, -1.0):
+        criterion(torch.tensor([score]), torch.tensor([negative]))
+    top = int(h.where(labels == 0, -torch.inf).argmax())
+    fresh = h[[top]].clone().requires_grad_()
+    loss = criterion(fresh, torch.tensor([top]))
+    table = criterion.scores.clone().requires_grad_()
+    value = criterion.exact(table)
+    assert loss.item() == pytest.approx(value.item(), rel=1e-9)
+    (found,), (expected,) = (torch.autograd.grad(v, x) for v, x in ((loss, fresh), (value, table)))
+    assert found.item() == pytest.approx(3000 * expected[top].item(), rel=1e-7)
+
+
+@pytest.mark.parametrize("way", ["cast", "load"])
+@pytest.mark.parametrize("name", ["pauc", "ap", "ndcg", "cox efron", "auc", "listnet"])
+def test_scores_that_were_rounded_have_other_sums(name, way):
+    case = next(case for case in CASES if case.name == name)
+    wide = case.criterion()
+    wide(3 * case.scores(), torch.arange(case.size))
+    criterion = case.criterion().float()
+    if way == "load":
+        criterion.load_state_dict(wide.state_dict())
+    else:
+        criterion = wide.float()
+    for index, _ in jumping(case, 60):
+        scores = 3 * torch.randn(len(index), generator=generator(int(index[0]))).float()
+        loss = criterion(scores.requires_grad_(), index)
+        expected = criterion.exact(criterion.scores.double()).item()
+        assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_an_evaluation_in_inference_mode_is_harmless():
+    for name in ("cox efron", "auc", "listnet", "pauc"):
+        case = next(case for case in CASES if case.name == name)
+        criterion = case.criterion()
+        with torch.inference_mode():
+            criterion.eval()(case.scores(), torch.arange(case.size))
+        scores = case.scores().requires_grad_()
+        criterion.train()(scores, torch.arange(case.size)).backward()
+        assert scores.grad.any()
 
 
 def test_rows_that_are_nothing_are_left_alone():

@@ -276,3 +276,36 @@ def test_modules_still_answer_what_they_have():
             _ = module.x
     objective = pickle.loads(pickle.dumps(O.Cox(TIMES, LABELS)))
     assert objective.exact(TIMES).equal(O.Cox(TIMES, LABELS).exact(TIMES))
+
+
+def test_no_label_is_missing_by_arithmetic():
+    """255 in uint8 is -1 by wrapping; a user's label is never changed."""
+    with pytest.raises(ValueError, match="has 255"):
+        O.AUC(torch.tensor([1, 0, 255], dtype=torch.uint8))
+
+
+def test_large_unsigned_times_do_not_tie():
+    times = torch.tensor([2**53, 2**53 + 1, 2**53 + 2], dtype=torch.uint64)
+    objective = O.Cox(times, [1, 1, 1])
+    assert objective.max_ties == 1
+
+
+def test_absurd_weights_are_named():
+    for weight in (1e308, 1e-310, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="weight must be finite and not negative"):
+            O.AUC([1, 0]).exact(torch.zeros(2), [1.0, weight])
+
+
+def test_scores_that_overflow_the_objective_are_an_error():
+    with pytest.raises(FloatingPointError, match="1e\\+300"):
+        O.PNormPush([1, 0]).exact(torch.tensor([0.0, 1e300], dtype=torch.float64))
+
+
+def test_a_small_weight_beside_far_scores():
+    """The logarithm of a weight spreads the terms as well as a score does."""
+    objective = O.Cox([6.0, 5, 4, 3, 2, 1], [1] * 6)
+    h = torch.tensor([-590.0, 0, 0, 0, 0, -1], dtype=torch.float64)
+    w = torch.tensor([1e-100, 1, 1, 1, 1, 1], dtype=torch.float64)
+    logs = [(h[: k + 1] + w[: k + 1].log()).logsumexp(0) for k in range(6)]
+    expected = sum(w[k] * (logs[k] - h[k]) for k in range(6)) / w.sum()
+    torch.testing.assert_close(objective.exact(h, w), expected)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-__all__ = ["Pending", "Taken", "apart", "attach", "refuse_forward_mode"]
+__all__ = ["Pending", "Taken", "attach", "refuse_forward_mode", "without_autograd"]
 
 
 def attach(value: Tensor, inputs: Tensor, slopes: Tensor, keep: Any = None) -> Tensor:
@@ -107,7 +107,7 @@ class Pending(WeakSet[Taken]):
 
 
 @contextmanager
-def apart(device: torch.device) -> Iterator[None]:
+def without_autograd(device: torch.device) -> Iterator[None]:
     """Work without gradients and autocast, unseen by an activation checkpoint around it."""
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
     with torch.no_grad(), torch.autocast(device.type, enabled=False), hooks:

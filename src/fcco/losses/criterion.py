@@ -14,7 +14,10 @@ __all__ = ["Criterion"]
 
 
 class Criterion(nn.Module):
-    """A table in buffers, equal on all ranks; it is written in training, with gradients."""
+    """Base class of losses with a memory, a table in buffers that is equal on all ranks.
+
+    It is written only in training mode with gradients enabled.
+    """
 
     _table: ClassVar[str]
     """The name of the buffer that follows ``.to(dtype)``; other numbers keep their precision."""

@@ -88,8 +88,16 @@ class MeansLoss(RowLoss):
     def _of_lines(self, make: Callable[[], Tensor]) -> Tensor:
         """The loss of the lines of all ranks; if making them raises on one rank, all raise."""
         with torch.autocast(self.rows.device.type, enabled=False):
-            (lines,) = exchange(self._together(), lambda: [self.objective.read(make())])
-            return self._take(self.objective.probe(lines))
+            (lines,) = exchange(self._together(), lambda: [self._read(make())])
+            return self._take(self.objective.probe(self._statistics(lines)))
+
+    def _read(self, lines: Tensor) -> Tensor:
+        """What ranks exchange of each sample, checked."""
+        return self.objective.read(lines)
+
+    def _statistics(self, lines: Tensor) -> Tensor:
+        """The statistics of each sample, from what ranks exchange."""
+        return lines
 
     def exact(self, statistics: Tensor) -> Tensor:
         """f of the means over all samples, (N, p) or (N, m, p), differentiable."""
@@ -211,7 +219,7 @@ class F1Loss(MeansLoss):
         """
 
         def lines() -> Tensor:
-            p = _columns("probabilities", probabilities, self.num_tasks)
+            p = _within("probabilities", _columns("probabilities", probabilities, self.num_tasks))
             statistics = _overlap(p, _targets(targets, p))
             return statistics.sum(1, keepdim=True) if self.average == "micro" else statistics
 
@@ -274,8 +282,9 @@ class DiceLoss(MeansLoss):
                     f"probabilities must have shape (B, {self.num_classes}, ...), got "
                     f"{tuple(probabilities.shape)}"
                 )
-            y = _masks(targets, probabilities).flatten(2)
-            p = widened(probabilities).flatten(2)
+            shape = (*probabilities.shape[:2], -1)
+            y = _within("targets", _masks(targets, probabilities)).reshape(shape)
+            p = _within("probabilities", widened(probabilities)).reshape(shape)
             # Sums over voxels, so that a large volume counts as much as it has voxels.
             parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
             return parts[:, self.first_class :]
@@ -289,7 +298,8 @@ class CorrelationLoss(MeansLoss):
         Pearson = cov(x, y) / sqrt(var x var y),
         concordance = 2 cov(x, y) / (var x + var y + (E x - E y)^2),
 
-    averaged over outputs. The table is kept in float64: variances are differences of means.
+    averaged over outputs. The table is kept in float64: variances are differences of means. To
+    monitor the objective of all samples, call a fresh loss in ``eval()``.
 
     Args:
         num_outputs: numbers that are predicted of each sample.
@@ -303,6 +313,9 @@ class CorrelationLoss(MeansLoss):
         tensor(0.)
     """
 
+    shift: Tensor
+    """(outputs, 2), what is subtracted of predictions and of targets."""
+
     def __init__(
         self, num_outputs: int = 1, *, concordance: bool = False, beta: Beta = "auto"
     ) -> None:
@@ -310,6 +323,9 @@ class CorrelationLoss(MeansLoss):
         function = _concordance if concordance else _pearson
         super().__init__(function, (whole("num_outputs", num_outputs), 5), beta=beta)
         self.num_outputs = num_outputs
+        self.concordance = concordance
+        self.register_buffer("shift", torch.zeros(num_outputs, 2, dtype=torch.float64))
+        self._used: Tensor = self.shift
         self.double()
 
     def _apply(self, *args: Any, **kwargs: Any) -> Self:
@@ -329,12 +345,33 @@ class CorrelationLoss(MeansLoss):
 
         def lines() -> Tensor:
             x = _columns("predictions", predictions, self.num_outputs).double()
-            y = _columns("targets", torch.as_tensor(targets).to(x), self.num_outputs)
+            y = torch.as_tensor(targets, device=x.device).double()
+            y = _columns("targets", y, self.num_outputs)
             if len(y) != len(x):
                 raise ValueError(f"{len(x)} predictions have {len(y)} targets")
-            return torch.stack([x, y, x.square(), y.square(), x * y], dim=-1)
+            return torch.stack([x, y], dim=-1)
 
         return self._of_lines(lines).to(widened(predictions).dtype)
+
+    def _read(self, lines: Tensor) -> Tensor:
+        return lines
+
+    def _statistics(self, lines: Tensor) -> Tensor:
+        """Moments about the means of the first batch, which lose no digits of small variances.
+
+        A shift changes no correlation; concordance allows one that both share, the targets'.
+        """
+        self._used = self.shift
+        if len(lines) and not self.visited.any():
+            self._used = lines.detach().mean(0)
+            if self.concordance:
+                self._used = self._used[:, 1:].expand(-1, 2)
+        x, y = (lines - self._used.to(lines)).unbind(-1)
+        return torch.stack([x, y, x.square(), y.square(), x * y], dim=-1)
+
+    def _remember(self, probe: Probe) -> None:
+        super()._remember(probe)
+        self.shift.copy_(self._used)
 
 
 class ParityLoss(MeansLoss):
@@ -413,9 +450,10 @@ class _Gap:
 
 def _pearson(u: Tensor) -> Tensor:
     covariance, spread_x, spread_y, _ = _moments(u)
-    product = spread_x * spread_y
-    some = product > 0
-    return 1 - (covariance / product.where(some, 1.0).sqrt()).where(some, 0.0)
+    some = (spread_x > 0) & (spread_y > 0)
+    # Roots before the product, which could leave the range of numbers.
+    product = spread_x.where(some, 1.0).sqrt() * spread_y.where(some, 1.0).sqrt()
+    return 1 - (covariance / product).where(some, 0.0)
 
 
 def _concordance(u: Tensor) -> Tensor:
@@ -436,6 +474,18 @@ def _overlap(p: Tensor, y: Tensor) -> Tensor:
     known = (y == 0) | (y == 1)
     p, y = p.where(known, 0.0), y.where(known, 0.0)
     return torch.stack([p * y, p, y], dim=-1)
+
+
+def _within(name: str, given: Tensor) -> Tensor:
+    """``given``, whose entries lie in [0, 1]."""
+    if given.numel():
+        least, most = given.detach().aminmax()
+        if not (least >= 0 and most <= 1):
+            hint = ": apply sigmoid or softmax to logits" if name == "probabilities" else ""
+            raise ValueError(
+                f"{name} must lie in [0, 1], got {least.item():.3g} to {most.item():.3g}{hint}"
+            )
+    return given
 
 
 def _columns(name: str, given: Any, count: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The table of rows: every loss that tracks u is SOX's step with slopes at u_t."""
+"""Losses that keep a moving average u_i of the inner value of every block."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from fcco.kernel.rows import rows_of
 from fcco.kernel.step import Step, look, surprises, track
 from fcco.kernel.table import BlockTable
 from fcco.kernel.writes import commit
-from fcco.losses.attach import Pending, Taken, apart, attach, refuse_forward_mode
+from fcco.losses.attach import Pending, Taken, attach, refuse_forward_mode, without_autograd
 from fcco.losses.criterion import Criterion
 from fcco.methods import SOX, Beta, Coefficients, Point, next_gain
 from fcco.methods.gain import new_gain
@@ -105,7 +105,7 @@ class RowLoss(Criterion):
             single=True,
             weights={Point.CURRENT: 1.0} if wanted else {},
         )
-        with apart(checks.device):
+        with without_autograd(checks.device):
             pull = look(s, Point.CURRENT, 0, probe)
             (part,) = s.parts
             u = track(s, part) if part.new is None else part.new

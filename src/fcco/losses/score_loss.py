@@ -1,12 +1,12 @@
 """Losses that remember one score per sample, so that a batch is compared with all samples."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from fcco.losses.attach import Pending, Taken, apart, attach, refuse_forward_mode
+from fcco.losses.attach import Pending, Taken, attach, refuse_forward_mode, without_autograd
 from fcco.losses.batch import ScoreBatch, read_batch
 from fcco.losses.criterion import Criterion
 from fcco.objectives import (
@@ -42,9 +42,10 @@ _NOTHING = SimpleNamespace()
 
 
 class ScoreLoss(Criterion):
-    """F(h_1, ..., h_N) of the last known scores of all samples, one fresh batch at a time.
+    """A loss of the scores of the whole training set, of which a call brings a batch.
 
-    ``forward`` writes the batch's scores into the table and returns a scalar with
+    It remembers the last score h_i of every sample. ``forward`` writes the batch's scores into the
+    table and returns a scalar with
 
         value F(table),    gradient (N/B) sum_{k in batch} dF/dh_k(table) grad h_k,
 
@@ -57,7 +58,7 @@ class ScoreLoss(Criterion):
     Under ``torch.distributed`` the batch is that of all ranks together.
 
     F and its slopes come from ``objective.exact`` of the whole table, or, where that takes longer,
-    from running sums that the objective offers; both are the same.
+    from running sums that the objective offers; both are equal up to rounding.
 
     Args:
         objective: a function of one score per sample (and task), built from labels.
@@ -158,7 +159,7 @@ class ScoreLoss(Criterion):
             writes=self._writes,
         )
         try:
-            with apart(self.scores.device):
+            with without_autograd(self.scores.device):
                 update = self._updated(change)
                 value, slope = update.value.to(batch.scores.dtype), update.slope
                 if slope is not None:
@@ -178,6 +179,20 @@ class ScoreLoss(Criterion):
         if change.writes:
             self._pending.add(taken)
         return taken
+
+    def _apply(self, *given: Any, **named: Any) -> Self:
+        """Move; scores that are rounded on the way have other sums."""
+        before = self.scores.dtype
+        super()._apply(*given, **named)
+        if self.sums is not None and self.scores.dtype != before:
+            self.sums.invalidate()
+        return self
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
+        found = state.get(f"{prefix}scores")
+        if self.sums is not None and isinstance(found, Tensor):
+            self.sums.invalid = found.dtype != self.scores.dtype
+        super()._load_from_state_dict(state, prefix, *args)
 
     def refresh(self, scores: Tensor, index: Tensor | None = None) -> None:
         """Write scores without asking for a gradient, in eval mode and under ``no_grad`` too.
@@ -201,7 +216,8 @@ class ScoreLoss(Criterion):
     def _updated(self, change: Change) -> Update:
         """F and dF/dh of the batch: by running sums where these can, else from the whole table."""
         if self.sums is not None:
-            self.sums.prepare(self.scores, self.seen)
+            if change.writes:
+                self.sums.prepare(self.scores, self.seen)
             update = self.sums.update(change)
             if update is not None:
                 return update

@@ -42,6 +42,9 @@ class Cox(AnchoredObjective, ScaledObjective):
         events: (N,), whether the event was seen.
         ties: "efron" or "breslow".
 
+    Weights of ``exact`` are those of R and lifelines: twice the weight for all adds log 2 to F,
+    because twice as many are at risk.
+
     Examples:
         >>> objective = Cox(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]))
         >>> objective.num_blocks
@@ -142,9 +145,12 @@ class Cox(AnchoredObjective, ScaledObjective):
         S is the sum T over the risk set less l/d of the tied events, which are T - R with R the
         sum over the others: S = (1 - l/d) T + (l/d) R adds positive terms only.
         """
-        present = x.detach() if w is None else x.detach()[w > 0]
+        seen = x.detach()
+        present = seen if w is None else seen[w > 0]
         top = present.max()
-        if top - present.min() < _SPREAD:
+        # Of weighted terms the logarithms are spread by those of the weights too.
+        least = present.min() if w is None else (present + w[w > 0].log()).min()
+        if top - least < _SPREAD:
             terms = (x - top).exp() if w is None else w * (x - top).clamp(max=0).exp()
             sums = pad(terms.cumsum(0), (1, 0))
             return torch.lerp(sums[ends], sums[starts], share).log() + top

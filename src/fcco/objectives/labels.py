@@ -40,6 +40,8 @@ def read_labels(given: Any) -> Labels:
         (tensor([[ True, False, False]]), tensor([[False,  True, False]]))
     """
     values = tensor("labels", given).cpu().contiguous()
+    if not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool):
+        values = values.long()  # in uint8, 255 would be -1
     if values.ndim not in (1, 2) or not values.numel():
         raise ValueError(
             f"labels must have shape (N,) or (N, T), got {tuple(values.shape)}{hint(values)}"

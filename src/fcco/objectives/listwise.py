@@ -311,7 +311,7 @@ class NDCG(ListObjective):
 
     def _build(self, grades: Any, lengths: Any) -> None:
         self._set_lists(grades, lengths)
-        gains = self.grades.double().exp2() - 1
+        gains = torch.expm1(self.grades.double() * math.log(2))  # 2^y - 1
         if not self.num_blocks:
             raise ValueError("grades: no item is relevant")
         if not gains.sum().isfinite():

@@ -22,8 +22,6 @@ _LOST = 2.0**-20
 """A sum this small beside what it was has lost 20 of its 53 bits."""
 _GONE = 2.0**-50
 """A sum this small beside what it was has lost all its digits."""
-_REPAIRED = 1 << 20
-"""Pairs that a step may always spend on sums that have lost digits."""
 
 Cost = Callable[[Tensor, Tensor, Tensor], Tensor]
 """f_i from sums (..., 1) or (..., 2) over exp(log-scale), the log-scale, and the partners of i."""
@@ -267,14 +265,14 @@ class PairSums(RunningSums):
     rows of changed anchors from their pairs: O(B (m + N)) instead of O(m N). Differences lose
     digits: the scale follows the largest value that a sum had since it was formed, so that a small
     ``sums`` shows how many. Rows that have lost 20 of 53 bits (a dominant exponential was taken
-    out) are formed anew, at most B of them or a million pairs' worth in one step; a row that waits
-    for its turn is never taken for smaller than 1e-15 of what it was. The row of an anchor means
-    nothing before the anchor is seen, which forms it.
+    out) are formed from all their pairs. The row of an anchor means nothing before the anchor is
+    seen, which forms it.
 
     Args:
         objective: whose ``_pairs``, ``_cost`` and ``_row_weights`` are used.
     """
 
+    objective: Any
     sums: Tensor
     """(m, 1) or (m, 2), over exp(scale): of all partners, and of the marked ones."""
     scale: Tensor
@@ -292,10 +290,37 @@ class PairSums(RunningSums):
         self.register_buffer("costs", torch.zeros(rows, dtype=torch.float64))
 
     def prepare(self, scores: Tensor, seen: Tensor) -> None:
-        """Nothing: all sums are buffers."""
+        """Form all rows anew if the scores of the table were rounded below them."""
+        if not self.invalid:
+            return
+        device = scores.device
+        for groups in self.pairs.split(torch.arange(self.pairs.num_groups, device=device)):
+            panel = self.pairs.panel(groups, scores.flatten(), seen)
+            rows = _Rows(self.pairs, panel, self.sums[panel.rows], self.scale[panel.rows])
+            sample = self.pairs.structure.on(device).anchors[panel.rows] // self.pairs.num_tasks
+            inside = panel.inside & seen[sample]
+            rows.renew(*inside.nonzero().unbind(1))
+            self.sums[panel.rows[inside]] = rows.sums[inside]
+            self.scale[panel.rows[inside]] = rows.scale[inside]
+            partners = self._partners(seen)[groups].unsqueeze(1)
+            costs = self.objective._cost(rows.sums.clamp(min=_GONE), rows.scale, partners)
+            self.costs[panel.rows[inside]] = costs[inside]
+        self.invalid = False
 
-    def update(self, change: Change) -> Update:
+    def _partners(self, seen: Tensor | None) -> Tensor:
+        """(G,), how many partners of each group have a score; at least 1."""
+        device = self.sums.device if seen is None else seen.device
+        s = self.pairs.structure.on(device)
+        counts: Tensor = s.sizes[1]
+        if seen is not None:
+            here = seen[s.partners // self.pairs.num_tasks].to(counts.dtype)
+            counts = torch.zeros_like(counts).index_add(0, s.owner[s.partners], here)
+        return counts.clamp(min=1).double()
+
+    def update(self, change: Change) -> Update | None:
         """F and its slopes; rows of the groups that the batch belongs to are to be written."""
+        if self.invalid:
+            return None
         objective: Any = self.objective
         device = change.scores.device
         pairs, s = self.pairs, self.pairs.structure.on(device)
@@ -305,12 +330,7 @@ class PairSums(RunningSums):
         known = change.known[change.index].unsqueeze(1).expand(cells.shape)
         seen = None if change.all_seen else change.seen
         weights = objective._row_weights(None if seen is None else seen.double()).to(device)
-        partners = s.sizes[1]
-        if seen is not None:
-            here = seen[s.partners // tasks]
-            partners = torch.zeros_like(partners).index_add(
-                0, s.owner[s.partners], here.to(partners.dtype)
-            )
+        partners = self._partners(seen)
         h, old = change.table.flatten(), change.remembered[change.index].double()
         slope = torch.zeros_like(old)
         costs = self.costs.clone()
@@ -326,11 +346,10 @@ class PairSums(RunningSums):
             new = h[cells[other]].double()
             rows.move(line[other], new, old[other], known[other], marked[other])
             rows.renew(*place)
-            rows.renew(*rows.lost(weights[panel.rows] > 0, len(change.index)))
+            rows.renew(*rows.lost(weights[panel.rows] > 0))
             with torch.enable_grad():
                 leaf = rows.sums.clamp(min=_GONE).requires_grad_(change.slopes)
-                number = partners[some].clamp(min=1).unsqueeze(1).double()
-                found = objective._cost(leaf, rows.scale, number)
+                found = objective._cost(leaf, rows.scale, partners[some].unsqueeze(1))
             inside = panel.inside
             costs[panel.rows[inside]] = found.detach()[inside]
             places.append(panel.rows[inside])
@@ -396,17 +415,10 @@ class _Rows:
             sums, scale = self.pairs.form(self.panel, place[0], self.panel.anchors[place])
             self.sums[place], self.scale[place] = sums, scale
 
-    def lost(self, counted: Tensor, limit: int) -> tuple[Tensor, Tensor]:
-        """Lines and columns of the counted rows that have lost too many digits.
-
-        The worst ones, at most ``limit`` or as many as have a million pairs.
-        """
+    def lost(self, counted: Tensor) -> tuple[Tensor, Tensor]:
+        """Lines and columns of the counted rows that have lost too many digits."""
         lost = (self.sums[:, :, 0] < _LOST) & (self.scale > TINY) & counted & self.panel.inside
         line, column = lost.nonzero().unbind(1)
-        limit = max(limit, _REPAIRED // self.panel.partners.shape[1])
-        if len(line) > limit:
-            worst = self.sums[line, column, 0].argsort()[:limit]
-            line, column = line[worst], column[worst]
         return line, column
 
     def partner_slopes(

@@ -71,6 +71,8 @@ class RunningSums(nn.Module):
         super().__init__()
         self.objective = objective
         self.cache: dict[str, Tensor] = {}
+        self.invalid = False
+        """Whether persistent sums no longer belong to the table."""
 
     def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
         """Form everything in ``cache`` from the table."""
@@ -93,6 +95,11 @@ class RunningSums(nn.Module):
     def forget(self) -> None:
         """Drop the cache: the table was written by others."""
         self.cache = {}
+
+    def invalidate(self) -> None:
+        """Form all sums anew before the next update: the scores of the table were rounded."""
+        self.cache = {}
+        self.invalid = True
 
     def _stale(self, scores: Tensor) -> bool:
         return not self.cache or next(iter(self.cache.values())).device != scores.device

@@ -77,7 +77,13 @@ class ScoreObjective(SampledObjective):
         h = read_scores(scores, self.num_samples, self.num_tasks)
         weights = None if weight is None else read_weight(weight, self.num_samples).to(h.device)
         with torch.autocast(h.device.type, enabled=False):
-            return self._value(h.double(), weights).to(h.dtype)
+            value = self._value(h.double(), weights).to(h.dtype)
+        if not value.isfinite():
+            largest = h.detach().abs().max().item()
+            raise FloatingPointError(
+                f"the objective is {value.item()}, with scores of up to {largest:.3g} in size"
+            )
+        return value
 
     def on(self, *labels: Any) -> Self:
         """The same objective for other samples: a validation set, say.
@@ -155,11 +161,12 @@ def read_weight(given: Any, count: int) -> Tensor:
     weight = tensor("weight", given).detach().double()
     if weight.shape != (count,):
         raise ValueError(f"weight must have shape ({count},), got {tuple(weight.shape)}")
-    wrong = ~((weight >= 0) & weight.isfinite())
+    wrong = ~((weight == 0) | ((weight >= 1e-100) & (weight <= 1e100)))
     if wrong.any():
         place = int(wrong.nonzero()[0])
         raise ValueError(
-            f"weight must be finite and not negative, got {weight[place].item()} at {place}"
+            f"weight must be finite and not negative, got {weight[place].item()} at {place} "
+            "(numbers other than 0 must lie between 1e-100 and 1e100)"
         )
     return weight
 

@@ -75,7 +75,7 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
         Traceback (most recent call last):
         ValueError: labels must be 0 or 1, got -1 at 1
     """
-    values, real = tensor(name, given).cpu(), kind in ("real", "positive")
+    values, real = tensor(name, given).detach().cpu(), kind in ("real", "positive")
     if values.ndim != 1 or (count is not None and len(values) != count):
         size = "N" if count is None else count
         raise ValueError(
@@ -83,8 +83,10 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
         )
     if values.is_complex() or (kind == "whole" and values.is_floating_point()):
         raise ValueError(f"{name} must be {_KINDS[kind]}, got {values.dtype}")
-    if values.dtype in _UNSIGNED:  # with which torch can do little; as ids, those too large are < 0
-        values = values.double() if real else values.long()
+    if values.dtype in _UNSIGNED:  # with which torch can do little
+        values = values.long()
+        if (values < 0).any():
+            raise ValueError(f"{name} must be {_KINDS[kind]}, and below 2**63")
     elif real and values.dtype == torch.bool:
         values = values.double()
     wrong = {
