@@ -591,7 +591,7 @@ REFUSALS = {
     ),
     "views: too few": (
         lambda: sampler("views", samples_per_block=13, replacement=False),
-        "13 samples_per_block without replacement, but only 12 pairs",
+        "13 samples_per_block were requested without replacement, but there are only 12",
     ),
     "points: none": (lambda: sampler("points", samples_per_block=0), "samples_per_block must be"),
     "views: none": (lambda: sampler("views", samples_per_block=0), "samples_per_block must be"),
@@ -629,7 +629,7 @@ REFUSALS = {
     ),
     "points of one's own: none": (
         lambda: sampler("neighbours", samples_per_block=13, replacement=False),
-        "stratum 0 has 12 partners, fewer than the 13",
+        "13 samples_per_block were requested without replacement, but there are only 12",
     ),
     "samples of one block: too few": (
         lambda: BlockSampler(
@@ -639,7 +639,7 @@ REFUSALS = {
             num_steps=1,
             replacement=False,
         ),
-        "4 samples_per_block without replacement, but only 3",
+        "4 samples_per_block were requested without replacement, but there are only 3",
     ),
     "workers": (lambda: loader("points", num_workers=-1), "num_workers must not be negative"),
 }

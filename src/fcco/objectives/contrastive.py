@@ -1,6 +1,6 @@
 """Global contrastive losses: one block per anchor, compared with all other pairs of the data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Literal, Self
 
@@ -9,24 +9,21 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fcco.objectives.domains import check_positive
+from fcco.objectives.pooled import PooledObjective
 from fcco.objectives.sampling import error_of_means, exponentials
 from fcco.objectives.score import widened
 from fcco.problem.batches import ViewBatch
-from fcco.problem.draws import draw
 from fcco.problem.given import whole
 from fcco.problem.probe import Probe
-from fcco.problem.sampled import SampledObjective
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["GlobalContrastive"]
 
-_PAIRS = 1 << 22
-"""The largest number of pairs in a chunk of an exact pass."""
 _PRODUCTS = 1 << 19
 """Cosines that are formed at a time in an exact value."""
 
 
-class GlobalContrastive(nn.Module, SampledObjective, ScaledObjective):
+class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
     """InfoNCE against the whole data set instead of a batch.
 
     With s the cosine of the embeddings of x_i and y_j, and j over all other pairs,
@@ -105,31 +102,6 @@ class GlobalContrastive(nn.Module, SampledObjective, ScaledObjective):
         other = copy(self)
         other._build(num_samples)
         return other
-
-    def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Without replacement, there are enough pairs."""
-        super().check_draw(samples, replacement=replacement)
-        if not replacement and samples > self.num_samples:
-            raise ValueError(
-                f"{samples} samples_per_block without replacement, but only {self.num_samples} "
-                "pairs"
-            )
-
-    def draw(
-        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
-    ) -> ViewBatch:
-        """The same partners for all anchors; the pair of an anchor is not one of its partners."""
-        size = torch.tensor([self.num_samples])
-        return self._batch(blocks, draw(shared[None], size, replacement=replacement)[0])
-
-    def spans(self, size: int) -> Sequence[Tensor]:
-        """A few anchors at a time; every chunk passes all pairs through the model."""
-        fitting = max(1, min(size, _PAIRS // self.num_samples))
-        return torch.split(torch.arange(self.num_blocks), fitting)
-
-    def chunk(self, span: Tensor) -> ViewBatch:
-        """Some anchors with all pairs."""
-        return self._batch(span, torch.arange(self.num_samples))
 
     def among(self, index: Tensor) -> ViewBatch:
         """These pairs, compared with one another; none if there is only one."""

@@ -1,7 +1,6 @@
 """Neighbourhood components analysis: one block per point, attracted by the points of its class."""
 
 import math
-from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -9,24 +8,21 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive, project_ratio
+from fcco.objectives.pooled import PooledObjective
 from fcco.objectives.sampling import error_of_means, exponentials
 from fcco.objectives.score import widened
 from fcco.problem.batches import PairBatch
-from fcco.problem.draws import draw
 from fcco.problem.given import structure
 from fcco.problem.probe import Probe
-from fcco.problem.sampled import SampledObjective
 from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["NCA"]
 
-_PAIRS = 1 << 22
-"""The largest number of pairs in a chunk of an exact pass."""
 _PRODUCTS = 1 << 19
 """Distances that are formed at a time in an exact value."""
 
 
-class NCA(SampledObjective, ScaledObjective):
+class NCA(PooledObjective, ScaledObjective):
     """Minus the probability that a soft nearest neighbour has the point's class.
 
     With d_ij = |e(x_i) - e(x_j)|^2 / temperature of embeddings e and j over the other points,
@@ -80,32 +76,6 @@ class NCA(SampledObjective, ScaledObjective):
         other._build(classes)
         return other
 
-    def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Without replacement, there are enough points."""
-        super().check_draw(samples, replacement=replacement)
-        if not replacement and samples > self.num_samples:
-            raise ValueError(
-                f"stratum 0 has {self.num_samples} partners, fewer than the {samples} requested "
-                "without replacement"
-            )
-
-    def draw(
-        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
-    ) -> PairBatch:
-        """The same partners for all points: b + k samples for b * k pairs."""
-        size = torch.tensor([self.num_samples])
-        partners = draw(shared[None], size, replacement=replacement)[0]
-        return self._batch(blocks, partners, 1 / len(partners))
-
-    def spans(self, size: int) -> Sequence[Tensor]:
-        """A few points at a time; every chunk passes all of them through the model."""
-        fitting = max(1, min(size, _PAIRS // self.num_samples))
-        return torch.split(torch.arange(self.num_blocks), fitting)
-
-    def chunk(self, span: Tensor) -> PairBatch:
-        """Some points among all."""
-        return self._batch(span, torch.arange(self.num_samples), 1 / self.num_samples)
-
     def among(self, index: Tensor) -> PairBatch:
         """These points, compared with one another; none if there is only one."""
         blocks = index if len(index) > 1 or self.num_samples == 1 else index[:0]
@@ -121,12 +91,12 @@ class NCA(SampledObjective, ScaledObjective):
             anchors=places[: len(blocks)],
         )
 
-    def _batch(self, blocks: Tensor, partners: Tensor, share: float) -> PairBatch:
+    def _batch(self, blocks: Tensor, partners: Tensor) -> PairBatch:
         return PairBatch(
             blocks,
             torch.cat([blocks, partners]),
             partners=torch.arange(len(blocks), len(blocks) + len(partners)),
-            weights=self._weights(blocks, partners, share),
+            weights=self._weights(blocks, partners, 1 / len(partners)),
             samples=len(partners),
             anchors=torch.arange(len(blocks)),
         )

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from fcco.objectives.domains import check_positive
+from fcco.objectives.pooled import PooledObjective
 from fcco.objectives.sampling import exponential_probe, standard_error
 from fcco.objectives.score import ScoreObjective, partner_scores, read_outputs
 from fcco.problem.batches import PairBatch
-from fcco.problem.draws import draw
 from fcco.problem.given import whole
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
@@ -19,7 +19,7 @@ from fcco.problem.scaled import ScaledObjective
 __all__ = ["DRO", "CVaR"]
 
 
-class _OneBlock(ScoreObjective):
+class _OneBlock(PooledObjective, ScoreObjective):
     """One block, whose inner value is a mean over all samples."""
 
     num_blocks = 1
@@ -32,21 +32,6 @@ class _OneBlock(ScoreObjective):
         """There is none: the objective is the risk itself, see ``exact``."""
         raise TypeError(f"{type(self).__name__} stands for no metric: use exact(scores)")
 
-    def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Without replacement, there are enough samples."""
-        super().check_draw(samples, replacement=replacement)
-        if not replacement and samples > self.num_samples:
-            raise ValueError(
-                f"{samples} samples_per_block without replacement, but only {self.num_samples}"
-            )
-
-    def draw(
-        self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
-    ) -> PairBatch:
-        """Any samples."""
-        size = torch.tensor([self.num_samples])
-        return self.among(draw(shared[None], size, replacement=replacement)[0])
-
     def spans(self, size: int) -> Sequence[Tensor]:
         """Samples in order."""
         return torch.split(torch.arange(self.num_samples), size)
@@ -57,10 +42,13 @@ class _OneBlock(ScoreObjective):
 
     def among(self, index: Tensor) -> PairBatch:
         """The mean over the given samples."""
-        weights = torch.full((1, 1, len(index)), 1 / len(index), dtype=torch.float64)
-        partners = torch.arange(len(index))
-        block = torch.zeros(1, dtype=torch.int64)
-        return PairBatch(block, index, partners=partners, weights=weights, samples=len(index))
+        return self._batch(torch.zeros(1, dtype=torch.int64), index)
+
+    def _batch(self, blocks: Tensor, partners: Tensor) -> PairBatch:
+        count = len(partners)
+        weights = torch.full((1, 1, count), 1 / count, dtype=torch.float64)
+        places = torch.arange(count)
+        return PairBatch(blocks, partners, partners=places, weights=weights, samples=count)
 
 
 class DRO(_OneBlock, ScaledObjective):
