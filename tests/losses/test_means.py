@@ -123,6 +123,17 @@ def test_one_sample_at_a_time_comes_near(name):
     assert all(map(math.isfinite, values))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_exact_takes_what_forward_takes(name):
+    """Of all samples; whatever the table has seen."""
+    build, call, truth = CASES[name]
+    criterion = build().double()
+    for _ in range(2):
+        value = call(criterion.exact, EVERYONE)
+        assert value.item() == pytest.approx(truth(EVERYONE), rel=1e-9)
+        call(criterion, EVERYONE[:7])
+
+
 def test_a_function_of_any_means_and_its_gradient():
     """At u_t: grad f(u_t) times the mean gradient of the statistics."""
     criterion = L.MeansLoss(lambda u: u[..., 0] / (1 + u[..., 1].square()), 2, beta=0.25).double()
@@ -247,6 +258,8 @@ def test_precision_of_correlations_far_from_zero():
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: L.MeansLoss(lambda u: u, 0), "shape must be p or"),
     (lambda: L.MeansLoss(None, 2), "function must be callable"),
+    (lambda: L.MeansLoss(lambda u: u[1], 2)(torch.zeros(3, 2)), r"write u\[..., 0\]"),
+    (lambda: L.MeansLoss(lambda u: u.sum(), 2)(torch.zeros(3, 2)), r"map \(..., p\) to \(...\)"),
     (lambda: L.MeansLoss(lambda u: u[..., 0], 2)(torch.zeros(3)), r"shape \(B, 2\)"),
     (lambda: L.MeansLoss(lambda u: u[..., 0], 2)(torch.zeros(0, 2)), "statistics are empty"),
     (lambda: L.MeansLoss(lambda u: u[..., 0], (3, 2))(torch.zeros(4, 2)), r"\(B, 3, 2\)"),

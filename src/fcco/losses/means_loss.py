@@ -83,25 +83,29 @@ class MeansLoss(RowLoss):
         Args:
             statistics: (B, p), or (B, m, p): one line per sample.
         """
-        return self._of_lines(lambda: statistics)
+        return self._of_lines(statistics)
 
-    def _of_lines(self, make: Callable[[], Tensor]) -> Tensor:
-        """The loss of the lines of all ranks; if making them raises on one rank, all raise."""
+    def _of_lines(self, *given: Tensor) -> Tensor:
+        """The loss of the batch of all ranks; if reading it raises on one rank, all raise."""
         with torch.autocast(self.rows.device.type, enabled=False):
-            (lines,) = exchange(self._together(), lambda: [self._read(make())])
+            (lines,) = exchange(self._together(), lambda: [self._lines(*given)])
             return self._take(self.objective.probe(self._statistics(lines)))
 
-    def _read(self, lines: Tensor) -> Tensor:
-        """What ranks exchange of each sample, checked."""
-        return self.objective.read(lines)
+    def _lines(self, statistics: Tensor) -> Tensor:
+        """What ranks exchange of each sample, from the arguments of ``forward``, checked."""
+        return self.objective.read(statistics)
 
     def _statistics(self, lines: Tensor) -> Tensor:
         """The statistics of each sample, from what ranks exchange."""
         return lines
 
-    def exact(self, statistics: Tensor) -> Tensor:
-        """f of the means over all samples, (N, p) or (N, m, p), differentiable."""
-        return self.objective.exact(statistics)
+    def exact(self, *given: Tensor) -> Tensor:
+        """f of the means over all samples, differentiable: the value to monitor.
+
+        Args:
+            given: what ``forward`` takes, of all samples.
+        """
+        return self.objective.exact(self._statistics(self._lines(*given)))
 
     def _coefficients(self) -> Coefficients:
         """The gain of the filter; the first steps average what they have seen.
@@ -217,13 +221,12 @@ class F1Loss(MeansLoss):
             probabilities: (B,), (B, 1) or (B, T), in [0, 1].
             targets: as ``probabilities``, 1 or 0; -1 or NaN where missing.
         """
+        return self._of_lines(probabilities, targets)
 
-        def lines() -> Tensor:
-            p = _within("probabilities", _columns("probabilities", probabilities, self.num_tasks))
-            statistics = _overlap(p, _targets(targets, p))
-            return statistics.sum(1, keepdim=True) if self.average == "micro" else statistics
-
-        return self._of_lines(lines)
+    def _lines(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        p = _within("probabilities", _columns("probabilities", probabilities, self.num_tasks))
+        statistics = _overlap(p, _targets(targets, p))
+        return statistics.sum(1, keepdim=True) if self.average == "micro" else statistics
 
 
 class DiceLoss(MeansLoss):
@@ -273,23 +276,22 @@ class DiceLoss(MeansLoss):
             probabilities: (B, C, ...), in [0, 1].
             targets: the same shape, 1 or 0; or class numbers (B, ...) or (B, 1, ...).
         """
+        return self._of_lines(probabilities, targets)
 
-        def lines() -> Tensor:
-            if not isinstance(probabilities, Tensor) or not probabilities.is_floating_point():
-                raise ValueError("probabilities must be a tensor of floats")
-            if probabilities.ndim < 2 or probabilities.shape[1] != self.num_classes:
-                raise ValueError(
-                    f"probabilities must have shape (B, {self.num_classes}, ...), got "
-                    f"{tuple(probabilities.shape)}"
-                )
-            shape = (*probabilities.shape[:2], -1)
-            y = _within("targets", _masks(targets, probabilities)).reshape(shape)
-            p = _within("probabilities", widened(probabilities)).reshape(shape)
-            # Sums over voxels, so that a large volume counts as much as it has voxels.
-            parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
-            return parts[:, self.first_class :]
-
-        return self._of_lines(lines)
+    def _lines(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        if not isinstance(probabilities, Tensor) or not probabilities.is_floating_point():
+            raise ValueError("probabilities must be a tensor of floats")
+        if probabilities.ndim < 2 or probabilities.shape[1] != self.num_classes:
+            raise ValueError(
+                f"probabilities must have shape (B, {self.num_classes}, ...), got "
+                f"{tuple(probabilities.shape)}"
+            )
+        shape = (*probabilities.shape[:2], -1)
+        y = _within("targets", _masks(targets, probabilities)).reshape(shape)
+        p = _within("probabilities", widened(probabilities)).reshape(shape)
+        # Sums over voxels, so that a large volume counts as much as it has voxels.
+        parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
+        return parts[:, self.first_class :]
 
 
 class CorrelationLoss(MeansLoss):
@@ -298,8 +300,7 @@ class CorrelationLoss(MeansLoss):
         Pearson = cov(x, y) / sqrt(var x var y),
         concordance = 2 cov(x, y) / (var x + var y + (E x - E y)^2),
 
-    averaged over outputs. The table is kept in float64: variances are differences of means. To
-    monitor the objective of all samples, call a fresh loss in ``eval()``.
+    averaged over outputs. The table is kept in float64: variances are differences of means.
 
     Args:
         num_outputs: numbers that are predicted of each sample.
@@ -342,19 +343,15 @@ class CorrelationLoss(MeansLoss):
             predictions: (B,), (B, 1) or (B, outputs).
             targets: as ``predictions``.
         """
+        return self._of_lines(predictions, targets).to(widened(predictions).dtype)
 
-        def lines() -> Tensor:
-            x = _columns("predictions", predictions, self.num_outputs).double()
-            y = torch.as_tensor(targets, device=x.device).double()
-            y = _columns("targets", y, self.num_outputs)
-            if len(y) != len(x):
-                raise ValueError(f"{len(x)} predictions have {len(y)} targets")
-            return torch.stack([x, y], dim=-1)
-
-        return self._of_lines(lines).to(widened(predictions).dtype)
-
-    def _read(self, lines: Tensor) -> Tensor:
-        return lines
+    def _lines(self, predictions: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        x = _columns("predictions", predictions, self.num_outputs).double()
+        y = torch.as_tensor(targets, device=x.device).double()
+        y = _columns("targets", y, self.num_outputs)
+        if len(y) != len(x):
+            raise ValueError(f"{len(x)} predictions have {len(y)} targets")
+        return torch.stack([x, y], dim=-1)
 
     def _statistics(self, lines: Tensor) -> Tensor:
         """Moments about the means of the first batch, which lose no digits of small variances.
@@ -405,18 +402,17 @@ class ParityLoss(MeansLoss):
             scores: (B,) or (B, 1), probabilities or any score.
             groups: (B,), whole numbers: the group of each sample.
         """
+        return self._of_lines(scores, groups)
 
-        def lines() -> Tensor:
-            s = _columns("scores", scores, 1)
-            ids = torch.as_tensor(groups, device=s.device)
-            if ids.shape != s.shape[:1] or ids.is_floating_point():
-                raise ValueError(f"groups must be whole numbers of shape ({len(s)},)")
-            if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.num_groups:
-                raise ValueError(f"groups must lie in 0..{self.num_groups - 1}")
-            member = torch.nn.functional.one_hot(ids.long(), self.num_groups).to(s.dtype)
-            return torch.cat([member * s, member], dim=1)
-
-        return self._of_lines(lines)
+    def _lines(self, scores: Tensor, groups: Tensor) -> Tensor:  # type: ignore[override]
+        s = _columns("scores", scores, 1)
+        ids = torch.as_tensor(groups, device=s.device)
+        if ids.shape != s.shape[:1] or ids.is_floating_point():
+            raise ValueError(f"groups must be whole numbers of shape ({len(s)},)")
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.num_groups:
+            raise ValueError(f"groups must lie in 0..{self.num_groups - 1}")
+        member = torch.nn.functional.one_hot(ids.long(), self.num_groups).to(s.dtype)
+        return self.objective.read(torch.cat([member * s, member], dim=1))
 
 
 class _Ratio:
@@ -517,6 +513,8 @@ def _masks(given: Any, p: Tensor) -> Tensor:
     y = torch.as_tensor(given, device=p.device)
     if y.shape == p.shape:
         return y.to(widened(p).dtype)
+    if p.shape[1] == 1 and y.shape == (p.shape[0], *p.shape[2:]):
+        return y.unsqueeze(1).to(widened(p).dtype)  # one class: the mask itself
     numbers = y.squeeze(1) if y.ndim == p.ndim and y.shape[1] == 1 else y
     if numbers.shape != (p.shape[0], *p.shape[2:]) or y.is_floating_point():
         raise ValueError(

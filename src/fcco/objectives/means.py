@@ -79,8 +79,24 @@ class Means(Objective):
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """f of each row of means."""
-        return self.function(u)
+        try:
+            values = self.function(u)
+        except IndexError as error:
+            raise ValueError(
+                f"function gets means of shape {tuple(u.shape)}, (..., p): write u[..., 0], not "
+                "u[0], for the first of them"
+            ) from error
+        if values.shape != u.shape[:-1]:
+            raise ValueError(
+                f"function must map (..., p) to (...), here {tuple(u.shape)} to "
+                f"{tuple(u.shape[:-1])}, got {tuple(values.shape)}"
+            )
+        return values
 
     def exact(self, statistics: Tensor) -> Tensor:
         """F of the statistics of all samples, (N, p) or (N, m, p), differentiable."""
-        return self.function(self.read(statistics).mean(0)).mean()
+        means = self.read(statistics).mean(0)
+        value = self.outer(means, torch.arange(self.num_blocks)).mean()
+        if not value.isfinite():
+            raise FloatingPointError(f"function is {value.item()} at the means {means.tolist()}")
+        return value
