@@ -20,8 +20,9 @@ class AnchoredObjective(ScoreObjective):
     """Block i is an anchor and one or two ranges of partners in one order of its task's samples.
 
     The r-th inner value of block i is the sum over its r-th range of phi(partner, anchor), divided
-    by ``sizes[i]``. ``_build`` sets the attributes below; drawing, chunks of an exact pass and
-    batches of given samples follow from them.
+    by ``sizes[i]``. (Average precision has two ranges, the positives and all samples; partial AUC
+    has one, the negatives.) ``_build`` sets the attributes below; drawing, chunks of an exact pass
+    and batches of given samples follow from them.
     """
 
     anchors: Tensor
@@ -42,7 +43,7 @@ class AnchoredObjective(ScoreObjective):
     own_pair: bool = False
     """Whether an anchor is its own partner: it is never drawn and always counted, once."""
     population: int | None = None
-    """The range that ``sizes`` counts; None: all samples of the pool."""
+    """The range that ``sizes`` counts, -1 for the last one; None: all samples of the pool."""
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
         """Every part of the pool has enough partners."""

@@ -74,7 +74,7 @@ class Cox(AnchoredObjective, ScaledObjective):
         rank = times.unique(return_inverse=True)[1]
         order = (2 * rank + (~events).long()).argsort(descending=True, stable=True)
         # Where the risk set of each place ends, and where the events at its time begin.
-        sorted_rank, dead = rank[order], events[order]
+        sorted_rank, is_event = rank[order], events[order]
         stop = torch.searchsorted(-sorted_rank, -sorted_rank, right=True)
         deaths = torch.bincount(rank[events], minlength=int(rank.max()) + 1)
         first = stop - deaths[sorted_rank]
@@ -93,20 +93,20 @@ class Cox(AnchoredObjective, ScaledObjective):
         self.strata = [torch.arange(count)]
         efron = self.ties == "efron"
         self.max_ties = int(deaths.max()) if efron else 1
-        share = (at - first[at]).double() / deaths[rank[self.anchors]]
-        self._share = share if efron else torch.zeros_like(share)
-        event = dead.nonzero().flatten()
-        ordered = self._share[torch.argsort(at)]
+        fraction = (at - first[at]).double() / deaths[rank[self.anchors]]
+        self._fraction = fraction if efron else torch.zeros_like(fraction)
+        event = is_event.nonzero().flatten()
+        ordered = self._fraction[torch.argsort(at)]
         self._order = Structure(
-            order=order, place=place, dead=dead, event=event, first=first, stop=stop,
-            starts=first[event], ends=stop[event], share=ordered,
+            order=order, place=place, is_event=is_event, event=event, first=first, stop=stop,
+            tie_start=first[event], risk_end=stop[event], fraction=ordered,
             last=stop[event] - 1, tied=ordered.nonzero().flatten(),
         )  # fmt: skip
 
     def _weigh(self, blocks: Tensor, inside: Tensor) -> Tensor:
         """By Efron's ties the l-th of d tied events counts these d with the weight 1 - l/d."""
         at_risk, tied = inside.double().unbind(0)
-        return (at_risk - self._share[blocks, None] * tied).unsqueeze(0)
+        return (at_risk - self._fraction[blocks, None] * tied).unsqueeze(0)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """The mean over the sampled subjects at risk."""
@@ -124,21 +124,21 @@ class Cox(AnchoredObjective, ScaledObjective):
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
         known = self._order.on(h.device)
         x = h[:, 0][known.order]
-        w, starts, ends, share = None, known.starts, known.ends, known.share
+        w, tie_start, risk_end, fraction = None, known.tie_start, known.risk_end, known.fraction
         event, each, mean = known.event, None, None
         if weight is not None:
             w = weight[known.order]
-            event, starts, ends, share, each, mean = self._present(w)
+            event, tie_start, risk_end, fraction, each, mean = self._present(w)
             if not len(event):
                 return 0 * x.sum()
-        logs = self._log_sums(x, w, starts, ends, share)
+        logs = self._log_sums(x, w, tie_start, risk_end, fraction)
         if mean is None or each is None:
             return (logs - x[event]).mean()
         # R's and lifelines' weights of ties: a term of the d tied counts by their mean weight.
         return ((mean * logs).sum() - (each * x[event]).sum()) / each.sum()
 
     def _log_sums(
-        self, x: Tensor, w: Tensor | None, starts: Tensor, ends: Tensor, share: Tensor
+        self, x: Tensor, w: Tensor | None, tie_start: Tensor, risk_end: Tensor, fraction: Tensor
     ) -> Tensor:
         """log S of events, from the scores and weights of all samples in their order.
 
@@ -153,36 +153,36 @@ class Cox(AnchoredObjective, ScaledObjective):
         if top - least < _SPREAD:
             terms = (x - top).exp() if w is None else w * (x - top).clamp(max=0).exp()
             sums = pad(terms.cumsum(0), (1, 0))
-            return torch.lerp(sums[ends], sums[starts], share).log() + top
+            return torch.lerp(sums[risk_end], sums[tie_start], fraction).log() + top
         # So far apart that exponentials underflow: the same in logarithms.
         x = x if w is None else (x + w.clamp(min=1e-300).log()).where(w > 0, -torch.inf)
         logs = x.logcumsumexp(0)
-        whole = logs[ends - 1] + torch.log1p(-share)
-        some = share > 0
-        rest = logs[(starts - 1).clamp(min=0)] + share.log()
-        rest = rest.where(some & (starts > 0), -torch.inf)
+        whole = logs[risk_end - 1] + torch.log1p(-fraction)
+        some = fraction > 0
+        rest = logs[(tie_start - 1).clamp(min=0)] + fraction.log()
+        rest = rest.where(some & (tie_start > 0), -torch.inf)
         return torch.logaddexp(whole, rest)
 
     def _present(self, w: Tensor) -> tuple[Tensor, ...]:
-        """The events of positive weight: places, starts and ends of ties, l/d, weights, means.
+        """The events of positive weight: places, where ties begin and risk sets end, l/d, weights.
 
         Weights are given in the order of falling times. Absent events are not counted among ties.
         """
         known = self._order.on(w.device)
-        event = (known.dead & (w > 0)).nonzero().flatten()
+        event = (known.is_event & (w > 0)).nonzero().flatten()
         each = w[event]
-        starts, ends = known.first[event], known.stop[event]
+        tie_start, risk_end = known.first[event], known.stop[event]
         # Events at one time are neighbours: the l-th of them is found by its place.
-        begin = torch.searchsorted(ends, ends)
-        count = torch.searchsorted(ends, ends, right=True) - begin
-        share = (torch.arange(len(event), device=w.device) - begin).double() / count
+        begin = torch.searchsorted(risk_end, risk_end)
+        count = torch.searchsorted(risk_end, risk_end, right=True) - begin
+        fraction = (torch.arange(len(event), device=w.device) - begin).double() / count
         if self.ties == "breslow":
-            share = torch.zeros_like(share)
+            fraction = torch.zeros_like(fraction)
         totals = each.new_zeros(len(event)).index_add(0, begin, each)
-        return event, starts, ends, share, each, totals[begin] / count
+        return event, tie_start, risk_end, fraction, each, totals[begin] / count
 
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """Harrell's concordance: the share of the pairs with a known order that the scores order.
+        """Harrell's concordance: the part of the pairs with a known order that the scores order.
 
         The order of i before j is known if i had its event at t_i < t_j, or at t_i = t_j where j
         was censored. It is right if h_i > h_j, and counts one half if the two are equal. With
@@ -210,7 +210,7 @@ class _CoxSums(RunningSums):
         """All exponentials, and the scores of the events; 0 for a sample that was not seen."""
         known = self.objective._order.on(scores.device)
         x, here = scores[:, 0].double()[known.order], seen[known.order]
-        return {"hazards": x.exp() * here, "dying": x * (here & known.dead)}
+        return {"exp_scores": x.exp() * here, "event_scores": x * (here & known.is_event)}
 
     def update(self, change: Change) -> Update | None:
         """F and its slopes; None where exponentials do not fit into float64 side by side."""
@@ -219,27 +219,27 @@ class _CoxSums(RunningSums):
         known = self.objective._order.on(change.scores.device)
         place = known.place[change.index]
         x = change.scores[:, 0].double()
-        own, dead = x.exp(), known.dead[place].double()
-        hazards, dying = self.cache["hazards"], self.cache["dying"]
-        hazards[place] = own
-        dying[place] = x * dead
-        starts, last, share, tied = known.starts, known.last, known.share, known.tied
+        own, event = x.exp(), known.is_event[place].double()
+        exp_scores, event_scores = self.cache["exp_scores"], self.cache["event_scores"]
+        exp_scores[place] = own
+        event_scores[place] = x * event
+        tie_start, last, fraction, tied = known.tie_start, known.last, known.fraction, known.tied
         if not change.all_seen:
             present = change.seen[known.order].double()
-            _, starts, ends, share, _, _ = self.objective._present(present)
-            last, tied = ends - 1, share.nonzero().flatten()
+            _, tie_start, risk_end, fraction, _, _ = self.objective._present(present)
+            last, tied = risk_end - 1, fraction.nonzero().flatten()
         count = len(last)
         if not count:
             return Update(x.new_zeros(()), torch.zeros_like(change.scores, dtype=x.dtype))
-        sums = hazards.cumsum(0)
+        sums = exp_scores.cumsum(0)
         total = sums.index_select(0, last)
         if not (total[0] > _SMALLEST and sums[-1].isfinite()):
             return None
         if len(tied):  # S less l/d of the tied, as in ``_log_sums``
-            before = starts[tied] - 1
+            before = tie_start[tied] - 1
             rest = sums[before.clamp(min=0)].where(before >= 0, 0)
-            total[tied] = torch.lerp(total[tied], rest, share[tied])
-        value = (sum_of_logs(total) - dying.sum()) / count
+            total[tied] = torch.lerp(total[tied], rest, fraction[tied])
+        value = (sum_of_logs(total) - event_scores.sum()) / count
         if not change.slopes:
             return Update(value, None)
         # dF/dh_k = exp(h_k) sum_i 1[k at risk] / S_i - 1[k has an event], each over m; of the
@@ -248,11 +248,11 @@ class _CoxSums(RunningSums):
         after = torch.searchsorted(last, place)
         if len(tied):
             stop = torch.searchsorted(last, known.stop[place] - 1, right=True)
-            own_time = range_sums(inverse, after, stop, less=share) * dead
-            weights = suffix_sums(inverse, torch.where(dead > 0, stop, after)) + own_time
+            own_time = range_sums(inverse, after, stop, less=fraction) * event
+            weights = suffix_sums(inverse, torch.where(event > 0, stop, after)) + own_time
         else:
             weights = suffix_sums(inverse, after)
-        return Update(value, ((own * weights - dead) / count).unsqueeze(1))
+        return Update(value, ((own * weights - event) / count).unsqueeze(1))
 
 
 def _concordance(h: Tensor, times: Tensor, events: Tensor, weight: Tensor | None) -> float:

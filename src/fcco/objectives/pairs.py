@@ -81,8 +81,9 @@ class Pairs:
 
         u_i = own + sum_{j != i} term(+-(h_j - h_i)),
 
-    over all partners and, where some are marked, over the marked ones. A cell is a sample's score
-    for one task, sample * T + task; h is the flattened table.
+    over all partners and, where some are marked, over the marked ones.
+
+    h is the flattened table (N, T): a *cell* of it, sample * T + task, is a score of one sample.
 
     Args:
         anchor: (N, T), which cells are anchors; block i is the i-th of them, group by group.
