@@ -2,10 +2,12 @@
 
 from fcco.losses.contrastive import ContrastiveLoss
 from fcco.losses.group_losses import GroupCVaRLoss, GroupDROLoss
-from fcco.losses.means_loss import CorrelationLoss, DiceLoss, F1Loss, MeansLoss, ParityLoss
+from fcco.losses.means_loss import MeansLoss
+from fcco.losses.means_losses import CorrelationLoss, DiceLoss, F1Loss, ParityLoss
 from fcco.losses.nca import NCALoss
 from fcco.losses.row_loss import RowLoss
-from fcco.losses.score_loss import (
+from fcco.losses.score_loss import ScoreLoss
+from fcco.losses.score_losses import (
     APLoss,
     AUCLoss,
     CoxLoss,
@@ -15,7 +17,6 @@ from fcco.losses.score_loss import (
     NDCGLoss,
     PartialAUCLoss,
     PushLoss,
-    ScoreLoss,
 )
 from fcco.losses.table_loss import TableLoss
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.pairs import Pairs, PairSums, Term
+from fcco.objectives.pair_sums import PairSums
+from fcco.objectives.pairs import Pairs, Term
 from fcco.objectives.running import Change, RunningSums, Update
 from fcco.objectives.sampling import cost_probe, exponential_probe
 from fcco.objectives.score import ScoreObjective, differences, read_scores, read_weight

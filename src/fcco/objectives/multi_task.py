@@ -1,5 +1,6 @@
 """The paper's multi-task AUC: inner values are class-conditional moments of sigmoid scores."""
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -59,9 +60,9 @@ class _Moments(TaskObjective):
         moments = [(part * power).sum(0) for power in (score, score.square()) for part in shares]
         return self._outer(torch.stack(moments, dim=1)).mean()
 
+    @abstractmethod
     def _outer(self, moments: Tensor) -> Tensor:
         """f of moments (k, 4) of tasks that have both classes."""
-        raise NotImplementedError
 
 
 class MultiTaskAUC(_Moments):

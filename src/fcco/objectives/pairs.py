@@ -1,4 +1,4 @@
-"""Sums over pairs of scores: formed from all pairs, or moved by what a batch changes in them."""
+"""Pairs of an anchor and a partner: which there are, what each adds, and sums over all of them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,20 +8,15 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from fcco.objectives.running import Change, RunningSums, Update
 from fcco.objectives.structure import Structure
 from fcco.objectives.surrogates import Surrogate
 
-__all__ = ["Cost", "PairSums", "Pairs", "Panel", "Term"]
+__all__ = ["TINY", "Cost", "Pairs", "Panel", "Term", "lines_of", "parts_of"]
 
 PAIRS = 1 << 18
 """Pairs that are formed at once."""
 TINY = -600.0
 """The log-scale of a sum that has no term."""
-_LOST = 2.0**-20
-"""A sum this small beside what it was has lost 20 of its 53 bits."""
-_GONE = 2.0**-50
-"""A sum this small beside what it was has lost all its digits."""
 
 Cost = Callable[[Tensor, Tensor, Tensor], Tensor]
 """f_i from sums (..., 1) or (..., 2) over exp(log-scale), the log-scale, and the partners of i."""
@@ -176,7 +171,7 @@ class Pairs:
         Returned as sums (k, 1) or (k, 2) over exp(log-scale), (k,), such that the first is about 1.
         ``own`` is the weight of an anchor in its own sum.
         """
-        s, counts, weights = self._to_partners(panel, line, scores)
+        s, counts, weights = self.to_partners(panel, line, scores)
         scale = torch.zeros_like(scores.detach())
         if self.term.temperature is not None:  # exponentials, which would overflow
             size = self.term.log(s.detach())
@@ -184,7 +179,7 @@ class Pairs:
             scale = scale.clamp(min=TINY)
         terms = self.term(s, scale.unsqueeze(1), counts)
         terms = terms if weights is None else terms * weights
-        sums = self._total(panel, line, terms)
+        sums = self.total(panel, line, terms)
         if self.own:
             sums = sums + self.own * (own * (-scale).exp()).unsqueeze(1)
         log_sum = (scale + sums.detach()[:, 0].log()).clamp(min=TINY)
@@ -225,7 +220,7 @@ class Pairs:
             row = row.clamp(max=max(self.num_rows - 1, 0))
             line, column = (inside & (rows[row] != 0)).nonzero().unbind(1)
             width = int(s.sizes[1, groups].max())
-            for some in _parts(len(line), width, h.device):
+            for some in parts_of(len(line), width, h.device):
                 inputs = flat, groups, line[some], column[some]
                 if many and flat.requires_grad:
                     total = total + checkpoint(part, *inputs, use_reentrant=False)
@@ -233,242 +228,30 @@ class Pairs:
                     total = total + part(*inputs)
         return total
 
-    def _to_partners(
+    def to_partners(
         self, panel: Panel, line: Tensor, scores: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Differences of all partners of a line and an anchor there, (k, P), counts, weights."""
-        s = self.sign * (_lines(panel.partners, line) - scores.unsqueeze(1))
-        counts = None if panel.counts is None else _lines(panel.counts, line)
-        weights = None if panel.weights is None else _lines(panel.weights, line)
+        s = self.sign * (lines_of(panel.partners, line) - scores.unsqueeze(1))
+        counts = None if panel.counts is None else lines_of(panel.counts, line)
+        weights = None if panel.weights is None else lines_of(panel.weights, line)
         return s, counts, weights
 
-    def _to_anchors(
+    def to_anchors(
         self, panel: Panel, line: Tensor, scores: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """Differences of a partner with this score and all anchors of its line, (k, A)."""
-        s = self.sign * (scores.unsqueeze(1) - _lines(panel.anchors, line))
+        s = self.sign * (scores.unsqueeze(1) - lines_of(panel.anchors, line))
         whole = len(panel.inside) == 1
-        return s, None if whole else _lines(panel.inside, line)
+        return s, None if whole else lines_of(panel.inside, line)
 
-    def _total(self, panel: Panel, line: Tensor, terms: Tensor) -> Tensor:
+    def total(self, panel: Panel, line: Tensor, terms: Tensor) -> Tensor:
         """Sums of (k, P) terms over the partners of their lines, and over the marked ones."""
         if panel.marked is None:
             return terms.sum(1, keepdim=True)
         if len(panel.marked) == 1:
             return terms @ torch.stack([torch.ones_like(panel.marked[0]), panel.marked[0]], dim=1)
         return torch.stack([terms.sum(1), (terms * panel.marked[line]).sum(1)], dim=1)
-
-
-class PairSums(RunningSums):
-    """u of every anchor, as ``sums * exp(scale)``, moved by what a batch changes in its pairs.
-
-    A step adds to the rows of a changed partner's group what its terms have changed, and forms the
-    rows of changed anchors from their pairs: O(B (m + N)) instead of O(m N). Differences lose
-    digits: the scale follows the largest value that a sum had since it was formed, so that a small
-    ``sums`` shows how many. Rows that have lost 20 of 53 bits (a dominant exponential was taken
-    out) are formed from all their pairs. The row of an anchor means nothing before the anchor is
-    seen, which forms it.
-
-    Args:
-        objective: whose ``_pairs``, ``_cost`` and ``_row_weights`` are used.
-    """
-
-    objective: Any
-    sums: Tensor
-    """(m, 1) or (m, 2), over exp(scale): of all partners, and of the marked ones."""
-    scale: Tensor
-    """(m,)."""
-    costs: Tensor
-    """(m,), f_i(u_i)."""
-
-    def __init__(self, objective: Any) -> None:
-        super().__init__(objective)
-        self.pairs: Pairs = objective._pairs
-        rows = self.pairs.num_rows
-        columns = 1 if self.pairs.structure.on(torch.device("cpu")).marked is None else 2
-        self.register_buffer("sums", torch.ones(rows, columns, dtype=torch.float64))
-        self.register_buffer("scale", torch.zeros(rows, dtype=torch.float64))
-        self.register_buffer("costs", torch.zeros(rows, dtype=torch.float64))
-
-    def prepare(self, scores: Tensor, seen: Tensor) -> None:
-        """Form all rows anew if the scores of the table were rounded below them."""
-        if not self.invalid:
-            return
-        device = scores.device
-        for groups in self.pairs.split(torch.arange(self.pairs.num_groups, device=device)):
-            panel = self.pairs.panel(groups, scores.flatten(), seen)
-            rows = _Rows(self.pairs, panel, self.sums[panel.rows], self.scale[panel.rows])
-            sample = self.pairs.structure.on(device).anchors[panel.rows] // self.pairs.num_tasks
-            inside = panel.inside & seen[sample]
-            rows.renew(*inside.nonzero().unbind(1))
-            self.sums[panel.rows[inside]] = rows.sums[inside]
-            self.scale[panel.rows[inside]] = rows.scale[inside]
-            partners = self._partners(seen)[groups].unsqueeze(1)
-            costs = self.objective._cost(rows.sums.clamp(min=_GONE), rows.scale, partners)
-            self.costs[panel.rows[inside]] = costs[inside]
-        self.invalid = False
-
-    def _partners(self, seen: Tensor | None) -> Tensor:
-        """(G,), how many partners of each group have a score; at least 1."""
-        device = self.sums.device if seen is None else seen.device
-        s = self.pairs.structure.on(device)
-        counts: Tensor = s.sizes[1]
-        if seen is not None:
-            here = seen[s.partners // self.pairs.num_tasks].to(counts.dtype)
-            counts = torch.zeros_like(counts).index_add(0, s.owner[s.partners], here)
-        return counts.clamp(min=1).double()
-
-    def update(self, change: Change) -> Update | None:
-        """F and its slopes; rows of the groups that the batch belongs to are to be written."""
-        if self.invalid:
-            return None
-        objective: Any = self.objective
-        device = change.scores.device
-        pairs, s = self.pairs, self.pairs.structure.on(device)
-        tasks = pairs.num_tasks
-        cells = change.index.unsqueeze(1) * tasks + torch.arange(tasks, device=change.index.device)
-        anchor, partner, owner = s.row[cells] >= 0, s.is_partner[cells], s.owner[cells]
-        known = change.known[change.index].unsqueeze(1).expand(cells.shape)
-        seen = None if change.all_seen else change.seen
-        weights = objective._row_weights(None if seen is None else seen.double()).to(device)
-        partners = self._partners(seen)
-        h, old = change.table.flatten(), change.remembered[change.index].double()
-        slope = torch.zeros_like(old)
-        costs = self.costs.clone()
-        places, sums, scales = [], [], []
-        for some in pairs.split(owner[anchor | partner].unique()):
-            panel = pairs.panel(some, h, seen)
-            rows = _Rows(pairs, panel, self.sums[panel.rows], self.scale[panel.rows])
-            line = torch.searchsorted(some, owner).clamp(max=len(some) - 1)
-            own, other = (members & (some[line] == owner) for members in (anchor, partner))
-            column = s.row[cells[own]] - s.anchor_starts[owner[own]]
-            place = line[own], column
-            marked = known if s.marked is None else s.marked[cells]
-            new = h[cells[other]].double()
-            rows.move(line[other], new, old[other], known[other], marked[other])
-            rows.renew(*place)
-            rows.renew(*rows.lost(weights[panel.rows] > 0))
-            with torch.enable_grad():
-                leaf = rows.sums.clamp(min=_GONE).requires_grad_(change.slopes)
-                found = objective._cost(leaf, rows.scale, partners[some].unsqueeze(1))
-            inside = panel.inside
-            costs[panel.rows[inside]] = found.detach()[inside]
-            places.append(panel.rows[inside])
-            sums.append(rows.sums[inside])
-            scales.append(rows.scale[inside])
-            if change.slopes:
-                (unit,) = torch.autograd.grad(found, leaf, weights[panel.rows] * inside)
-                slope[other] = rows.partner_slopes(unit, line[other], new, marked[other])
-                slope[own] += rows.anchor_slopes(unit, *place)
-        value = (weights * costs).sum()
-        if not places:
-            return Update(value, slope if change.slopes else None)
-        where = torch.cat(places)
-        writes = {
-            "sums": (where, torch.cat(sums)),
-            "scale": (where, torch.cat(scales)),
-            "costs": (where, costs[where]),
-        }
-        return Update(value, slope if change.slopes else None, writes)
-
-
-class _Rows:
-    """The sums of all anchors of a panel, (g, A, 1) or (g, A, 2), and their log-scales (g, A)."""
-
-    def __init__(self, pairs: Pairs, panel: Panel, sums: Tensor, scale: Tensor) -> None:
-        self.pairs, self.panel = pairs, panel
-        self.sums, self.scale = sums, scale
-
-    def move(self, line: Tensor, new: Tensor, old: Tensor, known: Tensor, marked: Tensor) -> None:
-        """u_i += term(new) - term(old) for changed partners k and all anchors of their lines.
-
-        Args:
-            line: (k,), in the panel.
-            new: (k,), scores.
-            old: (k,).
-            known: (k,), whether there is an old one.
-            marked: (k,), whether a partner is in the second range.
-        """
-        term = self.pairs.term
-        for some in _parts(len(line), self.panel.anchors.shape[1], line.device):
-            here = line[some]
-            after, counts = self.pairs._to_anchors(self.panel, here, new[some])
-            before, _ = self.pairs._to_anchors(self.panel, here, old[some])
-            # The scale rises to the largest new term, so that no term overflows beside it.
-            scale = self._raised(here, term.log(after))
-            terms = term(after, _lines(scale, here), counts)
-            if bool(known[some].any()):
-                had = known[some].unsqueeze(1).expand(terms.shape)
-                had = had if counts is None else had & counts
-                terms = terms - term(before, _lines(scale, here), had)
-            parts = [terms]
-            if self.sums.shape[2] > 1:
-                parts.append(terms * marked[some].unsqueeze(1))
-            added = torch.stack([self._by_line(here, part) for part in parts], dim=2)
-            sums = self.sums * (self.scale - scale).exp().unsqueeze(2) + added
-            grown = sums[:, :, :1].clamp(min=1)
-            self.sums, self.scale = sums / grown, scale + grown.log().squeeze(2)
-
-    def renew(self, line: Tensor, column: Tensor) -> None:
-        """Form some rows from their pairs."""
-        for some in _parts(len(line), self.panel.partners.shape[1], line.device):
-            place = line[some], column[some]
-            sums, scale = self.pairs.form(self.panel, place[0], self.panel.anchors[place])
-            self.sums[place], self.scale[place] = sums, scale
-
-    def lost(self, counted: Tensor) -> tuple[Tensor, Tensor]:
-        """Lines and columns of the counted rows that have lost too many digits."""
-        lost = (self.sums[:, :, 0] < _LOST) & (self.scale > TINY) & counted & self.panel.inside
-        line, column = lost.nonzero().unbind(1)
-        return line, column
-
-    def partner_slopes(
-        self, slopes: Tensor, line: Tensor, scores: Tensor, marked: Tensor
-    ) -> Tensor:
-        """dF/dh_k = sum_i dF/du_i term' over the anchors i of the line of partner k.
-
-        Args:
-            slopes: (g, A, 1) or (g, A, 2), dF/dsums.
-            line: (k,), in the panel.
-            scores: (k,).
-            marked: (k,), whether a partner is in the second range.
-        """
-        found = torch.zeros_like(scores)
-        for some in _parts(len(line), self.panel.anchors.shape[1], line.device):
-            here = line[some]
-            weights = _lines(slopes[:, :, 0], here)
-            if slopes.shape[2] > 1:
-                weights = weights + _lines(slopes[:, :, 1], here) * marked[some].unsqueeze(1)
-            with torch.enable_grad():
-                own = scores[some].requires_grad_()
-                s, counts = self.pairs._to_anchors(self.panel, here, own)
-                terms = self.pairs.term(s, _lines(self.scale, here), counts)
-            (found[some],) = torch.autograd.grad(terms, own, weights)
-        return found
-
-    def anchor_slopes(self, slopes: Tensor, line: Tensor, column: Tensor) -> Tensor:
-        """dF/dh_i = dF/du_i du_i/dh_i over the partners of the line of anchor i."""
-        found = slopes.new_zeros(len(line))
-        for some in _parts(len(line), self.panel.partners.shape[1], line.device):
-            place = line[some], column[some]
-            with torch.enable_grad():
-                own = self.panel.anchors[place].requires_grad_()
-                s, counts, _ = self.pairs._to_partners(self.panel, place[0], own)
-                terms = self.pairs.term(s, self.scale[place].unsqueeze(1), counts)
-                sums = self.pairs._total(self.panel, place[0], terms)
-            (found[some],) = torch.autograd.grad(sums, own, slopes[place])
-        return found
-
-    def _raised(self, line: Tensor, size: Tensor) -> Tensor:
-        """The largest of the scale and the sizes of new terms."""
-        if len(self.scale) == 1:
-            return torch.maximum(self.scale, size.amax(0, keepdim=True))
-        return self.scale.scatter_reduce(0, line.unsqueeze(1).expand(size.shape), size, "amax")
-
-    def _by_line(self, line: Tensor, terms: Tensor) -> Tensor:
-        if len(self.scale) == 1:
-            return terms.sum(0, keepdim=True)
-        return torch.zeros_like(self.scale).index_add(0, line, terms)
 
 
 def _grouped(owner: Tensor, members: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -490,12 +273,12 @@ def _padded(starts: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     return first + torch.minimum(place, (sizes - 1).clamp(min=0)), place < sizes
 
 
-def _lines(lines: Tensor, line: Tensor) -> Tensor:
+def lines_of(lines: Tensor, line: Tensor) -> Tensor:
     """``lines[line]``, without a copy if there is one line alone."""
     return lines.expand(len(line), *lines.shape[1:]) if len(lines) == 1 else lines[line]
 
 
-def _parts(count: int, width: int, device: torch.device) -> Iterator[Tensor]:
+def parts_of(count: int, width: int, device: torch.device) -> Iterator[Tensor]:
     """Positions 0..count-1 in parts that can each be paired with ``width`` others at once."""
     if count:
         yield from torch.arange(count, device=device).split(max(1, PAIRS // max(width, 1)))

@@ -9,7 +9,8 @@ from torch import Tensor
 from fcco.objectives.anchored import AnchoredObjective
 from fcco.objectives.curves import area, mean_over_tasks
 from fcco.objectives.labels import Labels, read_labels
-from fcco.objectives.pairs import Pairs, PairSums, Term
+from fcco.objectives.pair_sums import PairSums
+from fcco.objectives.pairs import Pairs, Term
 from fcco.objectives.running import RunningSums
 from fcco.objectives.structure import Column, Structure
 from fcco.objectives.surrogates import Surrogate

@@ -1,0 +1,364 @@
+"""Functions of means by name: F1, Dice, correlation and parity of the data set."""
+
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from fcco.losses.means_loss import MeansLoss
+from fcco.methods import Beta
+from fcco.objectives.domains import check_positive
+from fcco.objectives.score import widened
+from fcco.problem import Probe
+from fcco.problem.given import whole
+
+__all__ = ["CorrelationLoss", "DiceLoss", "F1Loss", "ParityLoss"]
+
+
+class F1Loss(MeansLoss):
+    """1 - F1 of the data set, with probabilities in the place of predictions.
+
+        F_b = (1 + b^2) E[p y] / (b^2 E[y] + E[p]),
+
+    of each task, averaged over tasks, or of all tasks together.
+
+    Args:
+        num_tasks: T.
+        recall_weight: b; recall counts b times as much as precision.
+        average: "macro": the mean over tasks; "micro": of all tasks together.
+        beta: see ``MeansLoss``.
+
+    Examples:
+        >>> criterion = F1Loss()
+        >>> criterion(torch.tensor([0.9, 0.2]), torch.tensor([1, 0]))  # 1 - 1.8 / 2.1
+        tensor(0.1429)
+    """
+
+    def __init__(
+        self,
+        num_tasks: int = 1,
+        *,
+        recall_weight: float = 1.0,
+        average: Literal["macro", "micro"] = "macro",
+        beta: Beta = "auto",
+    ) -> None:
+        check_positive(num_tasks=num_tasks, recall_weight=recall_weight)
+        if average not in ("macro", "micro"):
+            raise ValueError(f'average must be "macro" or "micro", got {average!r}')
+        blocks = whole("num_tasks", num_tasks) if average == "macro" else 1
+        square = recall_weight**2
+        weights = 1 + square, 1.0, square
+        super().__init__(_Ratio(*weights), (blocks, 3), beta=beta)
+        self.num_tasks, self.average = num_tasks, average
+
+    def forward(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        """The loss of a batch.
+
+        Args:
+            probabilities: (B,), (B, 1) or (B, T), in [0, 1].
+            targets: as ``probabilities``, 1 or 0; -1 or NaN where missing.
+        """
+        return self._of_lines(probabilities, targets)
+
+    def _lines(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        p = _within("probabilities", _columns("probabilities", probabilities, self.num_tasks))
+        statistics = _overlap(p, _targets(targets, p))
+        return statistics.sum(1, keepdim=True) if self.average == "micro" else statistics
+
+
+class DiceLoss(MeansLoss):
+    """1 - Dice of the data set, for masks of any dimensions; also Tversky's and Jaccard's index.
+
+        Tversky = E[p y] / (E[p y] + a E[p (1 - y)] + b E[(1 - p) y]),
+
+    over all voxels of the data set, for each class, averaged over classes. Dice has a = b = 1/2,
+    Jaccard a = b = 1.
+
+    Args:
+        num_classes: C, the channels.
+        weights: (a, b), of false positives and of false negatives.
+        jaccard: use a = b = 1.
+        include_background: whether class 0 counts, if there are several.
+        beta: see ``MeansLoss``.
+
+    Examples:
+        >>> criterion = DiceLoss()
+        >>> mask = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])  # (B, C, H, W)
+        >>> criterion(mask, mask), criterion(1 - mask, mask)
+        (tensor(0.), tensor(0.5000))
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 1,
+        *,
+        weights: tuple[float, float] = (0.5, 0.5),
+        jaccard: bool = False,
+        include_background: bool = True,
+        beta: Beta = "auto",
+    ) -> None:
+        check_positive(num_classes=num_classes)
+        first, second = (1.0, 1.0) if jaccard else weights
+        if first < 0 or second < 0 or not first + second > 0:
+            raise ValueError(f"weights must be two numbers that are not negative, got {weights}")
+        first_class = 0 if include_background or num_classes == 1 else 1
+        ratio = _Ratio(1.0, first, second, 1.0 - first - second)
+        super().__init__(ratio, (whole("num_classes", num_classes) - first_class, 3), beta=beta)
+        self.num_classes, self.first_class = num_classes, first_class
+
+    def forward(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        """The loss of a batch.
+
+        Args:
+            probabilities: (B, C, ...), in [0, 1].
+            targets: the same shape, 1 or 0; or class numbers (B, ...) or (B, 1, ...).
+        """
+        return self._of_lines(probabilities, targets)
+
+    def _lines(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        if not isinstance(probabilities, Tensor) or not probabilities.is_floating_point():
+            raise ValueError("probabilities must be a tensor of floats")
+        if probabilities.ndim < 2 or probabilities.shape[1] != self.num_classes:
+            raise ValueError(
+                f"probabilities must have shape (B, {self.num_classes}, ...), got "
+                f"{tuple(probabilities.shape)}"
+            )
+        shape = (*probabilities.shape[:2], -1)
+        y = _within("targets", _masks(targets, probabilities)).reshape(shape)
+        p = _within("probabilities", widened(probabilities)).reshape(shape)
+        # Sums over voxels, so that a large volume counts as much as it has voxels.
+        parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
+        return parts[:, self.first_class :]
+
+
+class CorrelationLoss(MeansLoss):
+    """1 - Pearson's correlation of predictions and targets over the data set, or concordance.
+
+        Pearson = cov(x, y) / sqrt(var x var y),
+        concordance = 2 cov(x, y) / (var x + var y + (E x - E y)^2),
+
+    averaged over outputs. The table is kept in float64: variances are differences of means.
+
+    Args:
+        num_outputs: numbers that are predicted of each sample.
+        concordance: Lin's concordance (CCC) in the place of Pearson's correlation.
+        beta: see ``MeansLoss``.
+
+    Examples:
+        >>> criterion = CorrelationLoss()
+        >>> x = torch.tensor([1.0, 2.0, 3.0])
+        >>> criterion(x, 2 * x).round(decimals=6)
+        tensor(0.)
+    """
+
+    shift: Tensor
+    """(outputs, 2), what is subtracted of predictions and of targets."""
+
+    def __init__(
+        self, num_outputs: int = 1, *, concordance: bool = False, beta: Beta = "auto"
+    ) -> None:
+        check_positive(num_outputs=num_outputs)
+        function = _concordance if concordance else _pearson
+        super().__init__(function, (whole("num_outputs", num_outputs), 5), beta=beta)
+        self.num_outputs = num_outputs
+        self.concordance = concordance
+        self.register_buffer("shift", torch.zeros(num_outputs, 2, dtype=torch.float64))
+        self._used: Tensor = self.shift
+        self.double()
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Self:
+        """Move, but stay in float64."""
+        super()._apply(*args, **kwargs)
+        for name in ("rows", "centre", "variance", "last"):
+            setattr(self, name, getattr(self, name).double())
+        return self
+
+    def forward(self, predictions: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        """The loss of a batch.
+
+        Args:
+            predictions: (B,), (B, 1) or (B, outputs).
+            targets: as ``predictions``.
+        """
+        return self._of_lines(predictions, targets).to(widened(predictions).dtype)
+
+    def _lines(self, predictions: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        x = _columns("predictions", predictions, self.num_outputs).double()
+        y = torch.as_tensor(targets, device=x.device).double()
+        y = _columns("targets", y, self.num_outputs)
+        if len(y) != len(x):
+            raise ValueError(f"{len(x)} predictions have {len(y)} targets")
+        return torch.stack([x, y], dim=-1)
+
+    def _statistics(self, lines: Tensor) -> Tensor:
+        """Moments about the means of the first batch, which lose no digits of small variances.
+
+        A shift changes no correlation; concordance allows one that both share, the targets'.
+        """
+        self._used = self.shift
+        if len(lines) and not self.visited.any():
+            self._used = lines.detach().mean(0)
+            if self.concordance:
+                self._used = self._used[:, 1:].expand(-1, 2)
+        x, y = (lines - self._used.to(lines)).unbind(-1)
+        return torch.stack([x, y, x.square(), y.square(), x * y], dim=-1)
+
+    def _remember(self, probe: Probe) -> None:
+        super()._remember(probe)
+        self.shift.copy_(self._used)
+
+
+class ParityLoss(MeansLoss):
+    """The gap of mean scores between groups, over the data set: a penalty beside any loss.
+
+        max_g E[s | g] - min_g E[s | g],
+
+    which for probabilities is the demographic parity difference. Groups that were not met yet do
+    not count.
+
+    Args:
+        num_groups: G.
+        squared: square the gap, which is smooth at 0.
+        beta: see ``MeansLoss``.
+
+    Examples:
+        >>> criterion = ParityLoss(2)
+        >>> criterion(torch.tensor([0.9, 0.2, 0.4]), torch.tensor([0, 1, 1])).round(decimals=4)
+        tensor(0.6000)
+    """
+
+    def __init__(self, num_groups: int, *, squared: bool = False, beta: Beta = "auto") -> None:
+        check_positive(num_groups=num_groups)
+        super().__init__(_Gap(squared), 2 * whole("num_groups", num_groups), beta=beta)
+        self.num_groups = num_groups
+
+    def forward(self, scores: Tensor, groups: Tensor) -> Tensor:  # type: ignore[override]
+        """The penalty of a batch.
+
+        Args:
+            scores: (B,) or (B, 1), probabilities or any score.
+            groups: (B,), whole numbers: the group of each sample.
+        """
+        return self._of_lines(scores, groups)
+
+    def _lines(self, scores: Tensor, groups: Tensor) -> Tensor:  # type: ignore[override]
+        s = _columns("scores", scores, 1)
+        ids = torch.as_tensor(groups, device=s.device)
+        if ids.shape != s.shape[:1] or ids.is_floating_point():
+            raise ValueError(f"groups must be whole numbers of shape ({len(s)},)")
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.num_groups:
+            raise ValueError(f"groups must lie in 0..{self.num_groups - 1}")
+        member = torch.nn.functional.one_hot(ids.long(), self.num_groups).to(s.dtype)
+        return self.objective.read(torch.cat([member * s, member], dim=1))
+
+
+class _Ratio:
+    """1 - a u_1 / (b u_2 + c u_3 + d u_1), of means of p y, p and y; 1 where nothing is there."""
+
+    def __init__(self, a: float, b: float, c: float, d: float = 0.0) -> None:
+        self.weights = a, b, c, d
+
+    def __call__(self, u: Tensor) -> Tensor:
+        a, b, c, d = self.weights
+        overlap, predicted, present = u.unbind(-1)
+        whole = b * predicted + c * present + d * overlap
+        some = whole > 0
+        # Neither a positive nor a prediction of one: the loss is 1, with no slope.
+        return 1 - (a * overlap / whole.where(some, 1.0)).where(some, 0.0)
+
+
+class _Gap:
+    def __init__(self, squared: bool) -> None:
+        self.squared = squared
+
+    def __call__(self, u: Tensor) -> Tensor:
+        total, share = u.chunk(2, dim=-1)
+        met = share > 0
+        rate = total / share.where(met, 1.0)
+        high = rate.masked_fill(~met, -torch.inf).amax(-1)
+        low = rate.masked_fill(~met, torch.inf).amin(-1)
+        gap = (high - low).where(met.any(-1), 0.0)
+        return gap.square() if self.squared else gap
+
+
+def _pearson(u: Tensor) -> Tensor:
+    covariance, spread_x, spread_y, _ = _moments(u)
+    some = (spread_x > 0) & (spread_y > 0)
+    # Roots before the product, which could leave the range of numbers.
+    product = spread_x.where(some, 1.0).sqrt() * spread_y.where(some, 1.0).sqrt()
+    return 1 - (covariance / product).where(some, 0.0)
+
+
+def _concordance(u: Tensor) -> Tensor:
+    covariance, spread_x, spread_y, shift = _moments(u)
+    total = spread_x + spread_y + shift.square()
+    some = total > 0
+    return 1 - (2 * covariance / total.where(some, 1.0)).where(some, 0.0)
+
+
+def _moments(u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Covariance, both variances, and the difference of the means."""
+    x, y, xx, yy, xy = u.unbind(-1)
+    return xy - x * y, (xx - x * x).clamp(min=0), (yy - y * y).clamp(min=0), x - y
+
+
+def _overlap(p: Tensor, y: Tensor) -> Tensor:
+    """(B, T, 3): p y, p and y; all 0 where the target is missing."""
+    known = (y == 0) | (y == 1)
+    p, y = p.where(known, 0.0), y.where(known, 0.0)
+    return torch.stack([p * y, p, y], dim=-1)
+
+
+def _within(name: str, given: Tensor) -> Tensor:
+    """``given``, whose entries lie in [0, 1]."""
+    if given.numel():
+        least, most = given.detach().aminmax()
+        if not (least >= 0 and most <= 1):
+            hint = ": apply sigmoid or softmax to logits" if name == "probabilities" else ""
+            raise ValueError(
+                f"{name} must lie in [0, 1], got {least.item():.3g} to {most.item():.3g}{hint}"
+            )
+    return given
+
+
+def _columns(name: str, given: Any, count: int) -> Tensor:
+    if not isinstance(given, Tensor) or not given.is_floating_point():
+        kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
+        raise ValueError(f"{name} must be a tensor of floats, got {kind}")
+    columns = given.unsqueeze(1) if given.ndim == 1 and count == 1 else given
+    if columns.ndim != 2 or columns.shape[1] != count:
+        wanted = "(B,) or (B, 1)" if count == 1 else f"(B, {count})"
+        raise ValueError(f"{name} must have shape {wanted}, got {tuple(given.shape)}")
+    return widened(columns)
+
+
+def _targets(given: Any, p: Tensor) -> Tensor:
+    y = torch.as_tensor(given, device=p.device).to(p.dtype)
+    y = y.unsqueeze(1) if y.ndim == 1 and p.shape[1] == 1 else y
+    if y.shape != p.shape:
+        raise ValueError(f"targets must have shape {tuple(p.shape)}, got {tuple(y.shape)}")
+    strange = ~((y == 0) | (y == 1) | (y == -1) | y.isnan())
+    if strange.any():
+        raise ValueError(
+            f"targets must be 0 or 1, or -1 or NaN where missing, got {y[strange][0].item()}"
+        )
+    return y
+
+
+def _masks(given: Any, p: Tensor) -> Tensor:
+    """Masks (B, C, ...) of 0 and 1, from masks or from class numbers."""
+    y = torch.as_tensor(given, device=p.device)
+    if y.shape == p.shape:
+        return y.to(widened(p).dtype)
+    if p.shape[1] == 1 and y.shape == (p.shape[0], *p.shape[2:]):
+        return y.unsqueeze(1).to(widened(p).dtype)  # one class: the mask itself
+    numbers = y.squeeze(1) if y.ndim == p.ndim and y.shape[1] == 1 else y
+    if numbers.shape != (p.shape[0], *p.shape[2:]) or y.is_floating_point():
+        raise ValueError(
+            f"targets must have shape {tuple(p.shape)}, or be class numbers of shape "
+            f"{(p.shape[0], *p.shape[2:])}, got {y.dtype} of shape {tuple(y.shape)}"
+        )
+    if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < p.shape[1]:
+        raise ValueError(f"targets must be class numbers in 0..{p.shape[1] - 1}")
+    masks = torch.nn.functional.one_hot(numbers.long(), p.shape[1]).movedim(-1, 1)
+    return masks.to(widened(p).dtype)
