@@ -74,7 +74,7 @@ build: $(STAMP)
 	$(BIN)/python -m build --installer pip
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/pip install -q -c constraints.txt dist/*.whl
-	cd .venv-wheel && bin/python -W ignore -m fcco.testing.smoke
+	cd .venv-wheel && PYTHONPATH=../tests bin/python -W ignore -m support.smoke
 	rm -rf .venv-wheel
 
 clean:

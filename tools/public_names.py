@@ -22,9 +22,7 @@ PACKAGES = (
     "fcco.methods",
     "fcco.objectives",
     "fcco.optim",
-    "fcco.problems",
     "fcco.schedules",
-    "fcco.testing",
     "fcco.updates",
     "fcco_lab.datasets",
 )

@@ -8,7 +8,6 @@ from fcco import (
     losses,
     methods,
     objectives,
-    problems,
     schedules,
     updates,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "losses",
     "methods",
     "objectives",
-    "problems",
     "schedules",
     "updates",
 ]
@@ -61,6 +59,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             "fcco.metrics is gone since 0.3: use objective.metric(scores), as "
             "fcco.objectives.Cox(times, events).metric(scores), or torchmetrics"
+        )
+    if name == "problems":
+        raise AttributeError("fcco.problems is gone since 0.3: see fcco_lab.theory")
+    if name == "testing":
+        raise AttributeError(
+            "fcco.testing is gone since 0.3: it is tests/support of the repository, see "
+            "CONTRIBUTING.md"
         )
     if name in ("AnchorBatch", "LabelBatch", "RiskBatch", "TaskBatch"):
         raise AttributeError(f"fcco.{name} is gone since 0.3: see fcco.PairBatch")

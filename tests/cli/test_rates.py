@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from fcco_lab.cli.app import app
 from fcco_lab.cli.rates import cells
-from fcco_lab.rates.questions import QUESTIONS, Cell, Fit, fit, measure
-from fcco_lab.rates.verdicts import judge, verdicts
 from fcco_lab.results import Results
+from fcco_lab.theory.questions import QUESTIONS, Cell, Fit, fit, measure
+from fcco_lab.theory.verdicts import judge, verdicts
 
 
 def test_fit_finds_a_known_exponent_and_its_interval():

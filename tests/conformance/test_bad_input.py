@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import CATALOGUE, Draw, Toy, make_model
+from support.job import Job, assert_unchanged, capture
 
 import fcco
 from fcco import Probe
-from fcco.testing import CATALOGUE, Toy, make_model
-from fcco.testing.job import Job, assert_unchanged, capture
 
 NAN, INF = float("nan"), float("inf")
 
@@ -140,7 +140,7 @@ def test_corrupted_probe_changes_nothing(name, data):
     job.snapshot()
     draw, other = job.draw(), job.problem.draw(3, 2, job.generator)
     others = [int(b) for b in range(6) if b not in draw.blocks.tolist()]
-    other = fcco.testing.Draw(torch.tensor(others), other.samples, other.pair)
+    other = Draw(torch.tensor(others), other.samples, other.pair)
 
     def bad():
         return corrupt(job.inner(draw), row)

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
+from support import CATALOGUE
+from support.job import Job
 from torch._dynamo.utils import counters
-
-from fcco.testing import CATALOGUE
-from fcco.testing.job import Job
 
 
 @pytest.mark.slow

@@ -8,14 +8,14 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from support import CATALOGUE, RULES, Draw, Toy, flat, make_model, make_update
+from support.job import Job, assert_same, assert_unchanged, capture
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 import fcco
 from fcco import MSVRM, SOX, ChangeBound, Probe
-from fcco.testing import CATALOGUE, RULES, Draw, Toy, flat, make_model, make_update
-from fcco.testing.job import Job, assert_same, assert_unchanged, capture
 
 FAST = ["sox", "msvrm-v1-age", "msvrm-v2-theory", "msvrm-v3-age", "fresh-pair-v2"]
 

@@ -4,10 +4,9 @@ import sys
 from contextlib import nullcontext
 
 import pytest
-
-from fcco.testing import CATALOGUE, RULES, Draw, make_update
-from fcco.testing.faults import FailAt, Fault, interrupt_at
-from fcco.testing.job import Job, assert_same, assert_unchanged, capture
+from support import CATALOGUE, RULES, Draw, make_update
+from support.faults import FailAt, Fault, interrupt_at
+from support.job import Job, assert_same, assert_unchanged, capture
 
 SLOW = pytest.mark.slow
 COMMIT = {

@@ -13,6 +13,8 @@ import warnings
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from support import CATALOGUE, RULES, Toy, make_update
+from support.job import Job, assert_same, assert_unchanged, capture
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -21,8 +23,6 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 import fcco
-from fcco.testing import CATALOGUE, RULES, Toy, make_update
-from fcco.testing.job import Job, assert_same, assert_unchanged, capture
 
 FAST = [("adam", (2, 1))]
 """Step rules, with the number of the layer and of the groups."""

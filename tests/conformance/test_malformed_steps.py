@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import CATALOGUE
+from support.job import Job, assert_unchanged, capture
 
 from fcco import Probe
-from fcco.testing import CATALOGUE
-from fcco.testing.job import Job, assert_unchanged, capture
 
 M, B1, P = 6, 3, 2
 """Blocks, probed blocks and components of the job."""

@@ -25,6 +25,7 @@ import unittest
 
 import pytest
 import torch
+from support import Toy, assert_same, make_model
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.optimizer import (
@@ -33,7 +34,6 @@ from torch.optim.optimizer import (
 )
 
 import fcco
-from fcco.testing import Toy, assert_same, make_model
 
 OPTIMIZERS = {
     "SOX": functools.partial(fcco.SOX),

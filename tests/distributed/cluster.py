@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from support import CATALOGUE, RULES, Toy, make_model, make_update
+from support.toy import Draw
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from fcco.kernel.safeguard import ChangeBound
-from fcco.testing import CATALOGUE, RULES, Toy, make_model, make_update
-from fcco.testing.toy import Draw
 
 BLOCKS, SHARES, SAMPLES = 8, 4, 2
 

@@ -4,9 +4,8 @@ import sys
 
 import torch
 from distributed.cluster import Run, join
-
-from fcco.testing.faults import FailAt, Fault
-from fcco.testing.job import assert_unchanged, capture
+from support.faults import FailAt, Fault
+from support.job import assert_unchanged, capture
 
 
 def fail_each(case, parallel, every, first=1):

@@ -8,6 +8,8 @@ import warnings
 import torch
 import torch.distributed as dist
 from distributed.cluster import Run, join
+from support import Draw, Toy, make_model
+from support.job import assert_same, assert_unchanged, capture
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -19,8 +21,6 @@ from torch.nn.parallel import DistributedDataParallel
 from fcco import MSVRM, SOX, Probe
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import cut
-from fcco.testing import Draw, Toy, make_model
-from fcco.testing.job import assert_same, assert_unchanged, capture
 
 
 def raised(call):

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 import torch
+from support import Draw, Toy, flat, make_model
 
 from fcco import BSGD, MSVRM, FreshPair
-from fcco.testing import Draw, Toy, flat, make_model
 
 
 def full_gradient(problem, model):

@@ -1,11 +1,11 @@
 """Both forms of AUC beyond the zoo: on digits, of huge scores, with noise and cross-entropy."""
 
 import pytest
+import support
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import fcco
-import fcco.testing
 from fcco.data import block_loader, exact_pass, exact_value, load_digits
 from fcco.objectives import AUC, MultiTaskAUC, one_vs_rest
 
@@ -55,7 +55,7 @@ def test_a_few_steps_raise_the_auc(name):
     objective = MultiTaskAUC(y)
     torch.manual_seed(0)
     model = torch.nn.Linear(64, 10)
-    entry = fcco.testing.CATALOGUE[name]
+    entry = support.CATALOGUE[name]
     opt = entry.build(model.parameters(), objective, lr=0.3)
     before = objective.metric(model(x))
     if opt.snapshot_due:

@@ -259,11 +259,15 @@ def test_old_objectives_say_the_new_call(name, message):
         getattr(O, name)
 
 
-def test_metrics_say_where_they_went():
+def test_packages_say_where_they_went():
     with pytest.raises(AttributeError, match=r"use objective.metric\(scores\)"):
         _ = fcco.metrics
     with pytest.raises(AttributeError, match=r"fcco.TaskBatch is gone .*fcco.PairBatch"):
         _ = fcco.TaskBatch
+    with pytest.raises(AttributeError, match=r"fcco.problems is gone .*fcco_lab.theory"):
+        _ = fcco.problems
+    with pytest.raises(AttributeError, match=r"fcco.testing is gone .*tests/support"):
+        _ = fcco.testing
 
 
 def test_modules_still_answer_what_they_have():

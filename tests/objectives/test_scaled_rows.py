@@ -10,6 +10,8 @@ from decimal import Decimal, localcontext
 import pytest
 import torch
 from objectives.zoo import CLASSES, EVENTS, TIMES, N, X, Z
+from support import CATALOGUE, RULES, flat, make_update
+from support.job import assert_unchanged, capture
 from torch import nn
 
 import fcco
@@ -20,8 +22,6 @@ from fcco.kernel.rows import ScaledRows
 from fcco.objectives import NCA, Cox, GlobalContrastive
 from fcco.problem.sampled import SampledObjective
 from fcco.problem.scaled import ScaledObjective
-from fcco.testing import CATALOGUE, RULES, flat, make_update
-from fcco.testing.job import assert_unchanged, capture
 
 STEPS = 30
 NAMES = ("cox", "nca", "contrastive")

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support import CATALOGUE, Draw, Toy, flat, make_model
+from support.reference import _beta as gain_of
 from torch import nn
 
 import fcco
 from fcco import MSVRM, SOX
 from fcco.methods.gain import START, chosen_gain
-from fcco.testing import CATALOGUE, Draw, Toy, flat, make_model
-from fcco.testing.reference import _beta as gain_of
 
 
 class Identity(Toy):

@@ -4,11 +4,10 @@ import copy
 
 import pytest
 import torch
+from support import Toy, flat, make_model
 
 from fcco import MSVRM, methods
-from fcco.schedules import RECIPES, Driver, Recipe
-from fcco.schedules.formulas import constant
-from fcco.testing import Toy, flat, make_model
+from fcco.schedules import RECIPES, Driver, Recipe, Stage
 from fcco.updates import Normalized, Plain
 
 
@@ -30,7 +29,7 @@ def staged(lengths, method=methods.MSVRM_V2, alphas=None, **options):
     alphas = alphas or [0.3] * len(lengths)
     gamma = options.pop("gamma", "theory")
     stages = tuple(
-        constant(n, lr=0.05, alpha=a, beta=0.4, gamma=gamma)
+        Stage.constant(n, lr=0.05, alpha=a, beta=0.4, gamma=gamma)
         for n, a in zip(lengths, alphas, strict=True)
     )
     return Recipe("test", method, Plain(), stages, **options)

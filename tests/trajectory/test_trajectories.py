@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 import torch
-
-from fcco.testing import CATALOGUE, RULES, Toy, flat, make_model, make_update, reference
+from support import CATALOGUE, RULES, Toy, flat, make_model, make_update, reference
 
 STEPS = 50
 CASES = list(itertools.product(("linear", "network"), (1, 4), (1, 3, 6), (False, True)))

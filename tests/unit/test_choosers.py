@@ -5,12 +5,12 @@ import copy
 
 import pytest
 import torch
+from support import CATALOGUE, EQUATIONS, Toy, assert_same, flat, make_model
 from torch import nn
 
 import fcco
 from fcco.methods import REGISTRY, Entry, mars, register, registry
 from fcco.optim import by_name
-from fcco.testing import CATALOGUE, EQUATIONS, Toy, assert_same, flat, make_model
 
 CHOICES = {
     "sox": (fcco.SOX, {}),

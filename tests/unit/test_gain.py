@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from support import Toy, make_model
 
 import fcco
 from fcco.data.inputs import take
@@ -13,7 +14,6 @@ from fcco.methods.gain import learns, new_gain
 from fcco.objectives import NCA, GlobalContrastive, GroupDRO, MultiTaskAUC, PartialAUC
 from fcco.problem import Objective, Probe
 from fcco.problem.batches import GroupBatch, PairBatch
-from fcco.testing import Toy, make_model
 
 
 class Walk(Objective):

@@ -3,13 +3,13 @@
 import pytest
 import torch
 import torch.distributed as dist
+from support import Toy, make_model
 from torch import nn
 
 import fcco
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import global_norm, is_sharded, like, local, written
 from fcco.problem.probe import Probe
-from fcco.testing import Toy, make_model
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from support import CATALOGUE, Toy, flat, make_model
+from support.job import Job, assert_same, capture
 
 import fcco
 from fcco.kernel.writes import commit
-from fcco.testing import CATALOGUE, Toy, flat, make_model
-from fcco.testing.job import Job, assert_same, capture
 
 
 def anonymous():
@@ -100,7 +100,7 @@ def test_a_directory_without_room_is_an_error_at_once(tmp_path):
     """A mapped file that finds no room later would kill the process while it steps."""
     program = """
 import resource, sys, torch, fcco
-from fcco.testing import Toy
+from support import Toy
 resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
 try:
     fcco.SOX(torch.nn.Linear(3, 1).double(), Toy(2_000_000), lr=0.1, table_on=sys.argv[1])
@@ -108,7 +108,11 @@ except ValueError as error:
     print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert f"table_on: no room for 16000000 bytes in {tmp_path}" in done.stdout
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support import CATALOGUE, Toy, make_model
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -10,7 +11,6 @@ from fcco.distributed import Share
 from fcco.kernel.table import BlockTable
 from fcco.kernel.writes import commit
 from fcco.methods.point import Point
-from fcco.testing import CATALOGUE, Toy, make_model
 
 CPU = torch.device("cpu")
 

@@ -1,7 +1,7 @@
 """Every method by its name: the one place where names, costs, labels and colours stand.
 
 The optimizers by name, the command line, tables, figures, tuning and the test catalogue read it. A
-new method is one file, one reference loop (``fcco.testing.reference``) and one row here.
+new method is one file, one reference loop (``tests/support/reference.py``) and one row here.
 """
 
 from collections.abc import Mapping

@@ -63,8 +63,7 @@ class Driver:
         self._generator = torch.Generator().manual_seed(seed)
         self._done = 0
         self._kept: dict[str, Any] = {}
-        self._set_coefficients()
-        self._visit()
+        self._begin_step()
 
     @classmethod
     def build(
@@ -118,18 +117,29 @@ class Driver:
         """Call after ``opt.step``: ends a stage if it is over, and sets the next coefficients."""
         if self.finished:
             raise ValueError(f"{self.recipe.label} has no more than {self._done} steps")
-        self._keep_estimates()
+        if self._kept.pop("incomplete", False):  # w_t was kept; u_t and z_t belong to it
+            self._kept["z"] = [z.clone() for z in self._estimates()]
+            if self.opt.table is not None:
+                self._kept["table"] = copy.deepcopy(self.opt.table.buffers)
         self._done += 1
-        if not self.finished and self._done + 1 in self.recipe.starts:
-            self._hand_over()
         if not self.finished:
-            self._set_coefficients()
-            self._visit()
+            if self._done + 1 in self.recipe.starts:
+                self.finish()
+            self._begin_step()
 
+    @torch.no_grad()
     def finish(self) -> None:
-        """Write the output of the (last) stage to the parameters."""
-        if self.output != "last":
-            self._hand_over()
+        """Write the output of the (last) stage to the parameters; the last iterate is there."""
+        if self.output == "last":
+            return
+        for p, w in zip(self._params(), self._kept["w"], strict=True):
+            p.copy_(w)
+        if "z" in self._kept:
+            for z, kept in zip(self._estimates(), self._kept["z"], strict=True):
+                z.copy_(kept)
+        if "table" in self._kept and self.opt.table is not None:
+            self.opt.table.buffers.update(copy.deepcopy(self._kept["table"]))
+        self.opt.restart()
 
     def get_last_lr(self) -> list[float]:
         """The step size of each group, under the name that torch's schedulers use."""
@@ -154,12 +164,27 @@ class Driver:
         if not self.finished:
             self._set_coefficients()
 
-    # How --------------------------------------------------------------------------------------
-
     def _set_coefficients(self) -> None:
         c = self.recipe.coefficients(self._done + 1)
         for group in self.opt.param_groups:
             group.update(lr=c.lr, alpha=c.alpha, beta=c.beta, gamma=c.gamma)
+
+    @torch.no_grad()
+    def _begin_step(self) -> None:
+        """Before step t of a stage: its coefficients, and what the output needs of w_t."""
+        self._set_coefficients()
+        if self.output == "last":
+            return
+        _, t = self.recipe.locate(self._done + 1)
+        if self.output == "average" and t > 1:
+            for mean, p in zip(self._kept["w"], self._params(), strict=True):
+                mean.lerp_(p.detach(), 1 / t)
+            return
+        uniform = self.output == "uniform"
+        # Kept with probability 1/t, each of the t iterates so far is equally likely to remain.
+        if uniform and t * torch.rand((), generator=self._generator, dtype=torch.float64) >= 1:
+            return
+        self._kept = {"w": [p.detach().clone() for p in self._params()], "incomplete": uniform}
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.opt.param_groups for p in group["params"]]
@@ -168,41 +193,3 @@ class Driver:
         """z of every parameter that was trained."""
         z = (self.opt.state[p]["z"] for p in self._params())
         return [part for part in z if isinstance(part, Tensor)]
-
-    @torch.no_grad()
-    def _visit(self) -> None:
-        """At w_t, before step t: keep it with probability 1/t of the stage, or average it in."""
-        if self.output == "last":
-            return
-        _, t = self.recipe.locate(self._done + 1)
-        if t == 1:
-            self._kept = {}
-        if self.output == "average":
-            if t == 1:
-                self._kept["w"] = [p.detach().clone() for p in self._params()]
-            else:
-                for mean, p in zip(self._kept["w"], self._params(), strict=True):
-                    mean.lerp_(p.detach(), 1 / t)
-        elif t * torch.rand((), generator=self._generator, dtype=torch.float64) < 1:
-            self._kept = {"w": [p.detach().clone() for p in self._params()], "waits": True}
-
-    def _keep_estimates(self) -> None:
-        """After step t: u_t and z_t belong to the w_t that was kept."""
-        if self._kept.pop("waits", False):
-            self._kept["z"] = [z.clone() for z in self._estimates()]
-            if self.opt.table is not None:
-                self._kept["table"] = copy.deepcopy(self.opt.table.buffers)
-
-    @torch.no_grad()
-    def _hand_over(self) -> None:
-        """Start from the stage's output; the last iterate needs nothing done."""
-        if self.output == "last":
-            return
-        for p, w in zip(self._params(), self._kept["w"], strict=True):
-            p.copy_(w)
-        if "z" in self._kept:
-            for z, kept in zip(self._estimates(), self._kept["z"], strict=True):
-                z.copy_(kept)
-        if "table" in self._kept and self.opt.table is not None:
-            self.opt.table.buffers.update(copy.deepcopy(self._kept["table"]))
-        self.opt.restart()

@@ -1,12 +1,13 @@
 """The prescription of a theorem: a method, a step rule, and coefficients for every step."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
 from fcco.methods import Method
-from fcco.methods.coefficients import Coefficients
+from fcco.methods.coefficients import Coefficients, Gamma
 from fcco.updates import Update
 
 __all__ = ["Recipe", "Stage"]
@@ -25,6 +26,29 @@ class Stage:
     num_steps: int
     coefficients: Callable[[int], Coefficients]
     exact: bool = False
+
+    @classmethod
+    def constant(
+        cls,
+        num_steps: float,
+        *,
+        lr: float,
+        alpha: float,
+        beta: float = 1.0,
+        gamma: Gamma = 0.0,
+        exact: bool = False,
+    ) -> "Stage":
+        """A stage of ceil(num_steps) steps whose coefficients do not change.
+
+        alpha is at most 1; beta is at most 1 or, with gamma = Gamma(beta), 1/2 as the lemmas need.
+
+        Examples:
+            >>> Stage.constant(9.2, lr=0.1, alpha=3.0).coefficients(7).alpha
+            1.0
+        """
+        highest = 0.5 if gamma == "theory" else 1.0
+        steady = Coefficients(lr=lr, alpha=min(1.0, alpha), beta=min(highest, beta), gamma=gamma)
+        return cls(max(1, math.ceil(num_steps)), lambda t: steady, exact)
 
 
 @dataclass(frozen=True)

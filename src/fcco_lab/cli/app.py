@@ -21,6 +21,7 @@ COMMANDS = (
     "report",
     "recipes",
     "rates",
+    "benchmark",
 )
 """Each is the function of this name in the module of this name."""
 

@@ -14,15 +14,15 @@ from fcco_lab.cli.options import Workers
 from fcco_lab.files import write
 
 if TYPE_CHECKING:
-    from fcco_lab.rates.questions import Cell
-    from fcco_lab.rates.verdicts import Verdict
+    from fcco_lab.theory.questions import Cell
+    from fcco_lab.theory.verdicts import Verdict
 
 __all__ = ["cells", "rates"]
 
 
 def cells(*, quick: bool, only: list[str]) -> list["Cell"]:
     """What is to be run, the longest first so that the cores stay busy to the end."""
-    from fcco_lab.rates.questions import QUESTIONS, Cell
+    from fcco_lab.theory.questions import QUESTIONS, Cell
 
     for key in only:
         choose("question", key, QUESTIONS)
@@ -61,9 +61,9 @@ def rates(
     interrupted measurement goes on with the same command.
     """
     from fcco_lab.cli.pool import run_jobs
-    from fcco_lab.rates.questions import measure
-    from fcco_lab.rates.verdicts import plot_verdict, verdicts
     from fcco_lab.results import Results
+    from fcco_lab.theory.questions import measure
+    from fcco_lab.theory.verdicts import plot_verdict, verdicts
 
     console = Console()
     wanted = cells(quick=quick, only=only or [])

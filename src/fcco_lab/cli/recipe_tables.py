@@ -1,5 +1,6 @@
 """Tables of recipes: all theorems, and the coefficients of one."""
 
+import inspect
 import re
 from collections.abc import Mapping
 
@@ -8,15 +9,16 @@ from rich.table import Table
 
 from fcco.methods.coefficients import gamma_theory
 from fcco.methods.method import SlopeAt
-from fcco.schedules import RECIPES, Recipe, stagewise
-from fcco_lab.cli.recipe_program import build
+from fcco.schedules import RECIPES, Recipe
+from fcco_lab.theory.recipe_program import build
 
 __all__ = ["all_recipes", "coefficients"]
 
 
 def _purpose(label: str, recipe: Recipe) -> str:
     """The objectives that the theorem is about."""
-    words = ["PL or convex" if RECIPES[label].__module__ == stagewise.__name__ else "non-convex"]
+    stagewise = "mu" in inspect.signature(RECIPES[label]).parameters
+    words = ["PL or convex" if stagewise else "non-convex"]
     # Only a theorem about affine slopes takes them at a fresh sample, or at a stale one as printed.
     if recipe.method.slope_at is SlopeAt.PAIR or label.endswith("/literal"):
         words.append("affine slopes")

@@ -28,15 +28,15 @@ def recipes(
 ) -> None:
     """The paper's theorems as recipes: what each is for, and its coefficients for your m, B1, T."""
     from fcco.schedules import RECIPES
-    from fcco_lab.cli.recipe_program import arguments, build, lines_to_run, told
     from fcco_lab.cli.recipe_tables import all_recipes, coefficients
+    from fcco_lab.theory.recipe_program import arguments, as_arguments, build, lines_to_run
 
     console = Console(highlight=False)
     sizes = {"m": m, "B1": blocks, "T": horizon, "n": inner_size, "mu": mu, "epsilon": epsilon}
     if label is None:
         console.print(all_recipes(sizes))
         console.print(
-            f"I, steps between exact passes, and stages are for {told(sizes)}\n"
+            f"I, steps between exact passes, and stages are for {as_arguments(sizes)}\n"
             "one of them with its coefficients: fcco recipes LABEL",
             soft_wrap=True,
         )
@@ -46,5 +46,5 @@ def recipes(
     about = inspect.cleandoc(RECIPES[label].__doc__ or "")
     console.print(f"{label}\n\n{about}\n", markup=False, soft_wrap=True)
     console.print(coefficients(recipe, sizes))
-    console.print(f"with {told(arguments(label, sizes))}:\n", soft_wrap=True)
+    console.print(f"with {as_arguments(arguments(label, sizes))}:\n", soft_wrap=True)
     console.print(lines_to_run(label, sizes), markup=False, soft_wrap=True)

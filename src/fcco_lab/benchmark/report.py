@@ -1,0 +1,4 @@
+"""The report."""
+from pathlib import Path
+def write_report(records: Path, output: Path) -> None:
+    """Draw."""

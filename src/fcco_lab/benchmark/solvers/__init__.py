@@ -1,0 +1,35 @@
+"""The solvers by name: those of users today, every method of fcco's registry, and fcco's losses."""
+
+from fcco_lab.benchmark.solver import Solver
+from fcco_lab.benchmark.solvers.batch_losses import BATCH_LOSSES
+from fcco_lab.benchmark.solvers.full_batch import FULL_BATCH
+from fcco_lab.benchmark.solvers.optimizers import optimizers
+from fcco_lab.benchmark.solvers.other_libraries import OTHER_LIBRARIES
+from fcco_lab.benchmark.solvers.stagewise import STAGEWISE
+
+__all__ = ["USUAL", "solvers"]
+
+USUAL = [
+    "lbfgs",
+    "in-batch",
+    "in-batch-adam",
+    "large-batch",
+    "accumulation",
+    "table-sgd",
+    "table-adam",
+    "bsgd",
+    "sox",
+    "sox-updated",
+    "sox-adam",
+    "msvrm-v1",
+    "msvrm-v2",
+    "msvrm-v2-normalized",
+    "msvrm-v3",
+    "fresh-pair-v2",
+]
+"""Those that are run unless others are named."""
+
+
+def solvers() -> dict[str, Solver]:
+    """All of them; the registry is read when this is called, so a method of one's own is there."""
+    return {**FULL_BATCH, **BATCH_LOSSES, **OTHER_LIBRARIES, **optimizers(), **STAGEWISE}

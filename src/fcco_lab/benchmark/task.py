@@ -1,0 +1,230 @@
+"""One run of a solver on a problem: what the solver may use, and the record it leaves."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.data import BlockSampler, block_loader
+from fcco.losses import ScoreLoss, TableLoss
+from fcco.objectives import ScoreObjective
+from fcco.problem.batches import Batch
+from fcco.problem.probe import Closure
+from fcco.problem.sampled import SampledObjective
+from fcco_lab.benchmark.meter import Diverged, Meter
+from fcco_lab.benchmark.problem import (
+    Problem,
+    evaluate,
+    l2_penalty,
+    probe_all,
+    values_of_blocks,
+    with_penalty,
+)
+from fcco_lab.benchmark.solver import Solver
+
+__all__ = ["Task", "run_solver", "sizes_of_step"]
+
+_ENDLESS = 2**40
+
+
+class Task:
+    """What a solver gets: a model to change, batches until the budget is spent, and losses of them.
+
+    Args:
+        problem: the problem.
+        batch: inputs that an ordinary step sends through the model.
+        seed: of the batches.
+        curvature: the largest curvature of F at the start; ``lr_unit`` is its inverse.
+        reference: (F at the start, F at the optimum or the best known value).
+        passes: the budget in full gradients.
+        seconds: the budget in seconds of CPU time.
+        paired: whether the objective must report pairs.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        batch: int,
+        seed: int = 0,
+        curvature: float = 1.0,
+        reference: tuple[float, float] = (1.0, 0.0),
+        passes: float = 30.0,
+        seconds: float = 60.0,
+        paired: bool = False,
+    ) -> None:
+        self.problem, self.batch, self.seed = problem, batch, seed
+        self.lr_unit = 1 / curvature
+        self._paired = paired
+        self.model, self.objective = problem.start()
+        if paired:
+            assert problem.paired is not None
+            self.objective = problem.paired()
+        modules = [self.model, self.objective]
+        self.params = [p for m in modules if isinstance(m, torch.nn.Module) for p in m.parameters()]
+        first, best = reference
+
+        def gap() -> float:
+            with torch.no_grad():
+                value = evaluate(problem, self.model, self.objective)
+            return (float(value) - best) / (first - best)
+
+        self.meter = Meter(
+            self.model,
+            problem.rows,
+            gap,
+            known=problem.convex or problem.optimum is not None,
+            passes=passes,
+            seconds=seconds,
+        )
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def goes_on(self) -> bool:
+        """Whether there is work left; to be asked between two steps."""
+        return self.meter.goes_on()
+
+    @property
+    def passes(self) -> float:
+        """Work so far, in full gradients."""
+        return self.meter.passes
+
+    def decayed(self, lr: float, decay: float) -> float:
+        """lr / (1 + passes / decay), the schedule of all solvers that step; it needs no horizon."""
+        return lr / (1 + self.passes / decay)
+
+    # Batches of blocks, for fcco's optimizers -----------------------------------------------------
+
+    def batches(self, factor: int = 1) -> Iterator[Batch]:
+        """Batches for ``objective.inner``, until the budget is spent; see ``Problem.sampling``."""
+        if self.problem.sampling == "samples" and not self._paired:
+            for index in self.samples(factor):
+                yield self.objective.batch(self.inputs(index), index)
+            return
+        blocks, samples = sizes_of_step(self.objective, factor * self.batch)
+        loader = block_loader(
+            self.problem.inputs,
+            self.objective,
+            blocks_per_step=blocks,
+            samples_per_block=samples,
+            num_steps=_ENDLESS,
+            seed=self.seed,
+        )
+        stream = iter(loader)
+        while self.goes_on():
+            yield next(stream)
+
+    def closure(self, batch: Batch) -> Closure:
+        """The closure of a step."""
+        return lambda: with_penalty(
+            self.objective.inner(self.model, batch), self.model, self.problem.penalty
+        )
+
+    def exact(self) -> Closure:
+        """The closure of an exact pass, for ``opt.snapshot``; it costs one pass."""
+        return lambda: with_penalty(
+            probe_all(self.objective, tuple(map(self.model, self.problem.views))),
+            self.model,
+            self.problem.penalty,
+        )
+
+    # Batches of samples, for losses and torch's optimizers ----------------------------------------
+
+    def samples(self, factor: int = 1) -> Iterator[Tensor]:
+        """Positions of ``factor * batch`` samples in shuffled epochs, until the budget is spent."""
+        count = min(factor * self.batch, self.objective.num_samples)
+        waiting = torch.zeros(0, dtype=torch.int64)
+        while self.goes_on():
+            while len(waiting) < count:
+                more = torch.randperm(self.objective.num_samples, generator=self._generator)
+                waiting = torch.cat([waiting, more])
+            yield waiting[:count]
+            waiting = waiting[count:]
+
+    def inputs(self, index: Tensor) -> Any:
+        """The inputs of some samples."""
+        views = tuple(view[index] for view in self.problem.views)
+        return views if len(views) > 1 else views[0]
+
+    def loss_of_batch(self, index: Tensor) -> Tensor:
+        """The objective of some samples alone, compared with one another, and the penalty."""
+        batch = self.objective.batch(self.inputs(index), index)
+        if not len(batch):  # no block among them; a user's loop sends them through the model too
+            for view in self.problem.views:
+                self.model(view[index])
+            return self._with_penalty(torch.zeros(()))
+        probe = self.objective.inner(self.model, batch)
+        return self._with_penalty(values_of_blocks(self.objective, probe).mean())
+
+    def remembering_loss(self, index: Tensor) -> Tensor:
+        """The loss of some samples by a loss of fcco that remembers the others, and the penalty."""
+        if isinstance(self._criterion, TableLoss):
+            batch = self.objective.batch(self.inputs(index), index)
+            if not len(batch):
+                return self.loss_of_batch(index)
+            return self._with_penalty(self._criterion(self.objective.inner(self.model, batch)))
+        outputs = tuple(self.model(view[index]) for view in self.problem.views)
+        return self._with_penalty(self._criterion(*outputs, index))
+
+    @cached_property
+    def _criterion(self) -> Any:
+        if self.problem.loss is not None:
+            return self.problem.loss()
+        if isinstance(self.objective, ScoreObjective):
+            return ScoreLoss(self.objective)
+        return TableLoss(self.objective)
+
+    def full_loss(self) -> Tensor:
+        """F of all samples, for full-batch methods; it costs one pass with its gradient."""
+        return evaluate(self.problem, self.model, self.objective)
+
+    def _with_penalty(self, value: Tensor) -> Tensor:
+        penalty = l2_penalty(self.model.parameters(), self.problem.penalty)
+        return value if penalty is None else value + penalty
+
+
+def sizes_of_step(objective: SampledObjective, batch: int) -> tuple[int, int]:
+    """Blocks and samples per block of a step that sends at most ``batch`` inputs, if possible.
+
+    Half of the inputs are blocks, or as many as there are; the samples fill the rest.
+
+    Examples:
+        >>> from fcco.objectives import Cox, GroupDRO
+        >>> sizes_of_step(Cox(torch.rand(50), torch.ones(50)), 16)
+        (8, 8)
+        >>> sizes_of_step(GroupDRO(torch.arange(50) % 4, temperature=1.0), 16)
+        (4, 4)
+    """
+    blocks = max(1, min(objective.num_blocks, batch // 2))
+    for samples in range(batch, 0, -1):
+        try:
+            sampler = BlockSampler(
+                objective, blocks_per_step=blocks, samples_per_block=samples, num_steps=1
+            )
+            if len(sampler.at(1).inputs) <= batch:
+                return blocks, samples
+        except ValueError:  # the objective needs another number, such as an even one
+            continue
+    return max(1, blocks // 2), 2
+
+
+def run_solver(solver: Solver, task: Task, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Run to the end of the budget; returns what is recorded of it.
+
+    An error of the solver is recorded too, so that the other runs go on.
+    """
+    try:
+        solver.run(task, **settings)
+        status = task.meter.status or "ended"
+    except (Diverged, FloatingPointError, OverflowError):
+        status = "diverged"
+    except Exception as error:
+        status = f"{type(error).__name__}: {error}"[:300]
+    meter = task.meter
+    return {
+        "status": status,
+        "passes": float(f"{meter.passes:.4g}"),
+        "seconds": float(f"{meter.seconds:.3g}"),
+        "gaps": [float(f"{gap:.4g}") for gap in meter.gaps],
+    }

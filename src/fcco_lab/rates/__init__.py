@@ -1,1 +1,0 @@
-"""Measuring the rate of every theorem on problems with known gradients."""

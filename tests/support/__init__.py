@@ -1,0 +1,23 @@
+"""What the tests of the optimizers share: reference loops, a small problem, a catalogue, checks."""
+
+from support.catalogue import CATALOGUE, RULES, Entry, flat, make_update
+from support.job import assert_same
+from support.reference import EQUATIONS, Rule, Settings, Trace, reference
+from support.toy import Draw, Toy, make_model
+
+__all__ = [
+    "CATALOGUE",
+    "EQUATIONS",
+    "RULES",
+    "Draw",
+    "Entry",
+    "Rule",
+    "Settings",
+    "Toy",
+    "Trace",
+    "assert_same",
+    "flat",
+    "make_model",
+    "make_update",
+    "reference",
+]
