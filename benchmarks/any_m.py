@@ -113,7 +113,7 @@ def measure(method, sizes, seconds, clock):
     times = interleave({"m": runs}, seconds, warmup=50, before=prepare, clock=clock)["m"]
     rows = []
     for m, (opt, _, _) in steppers.items():
-        table = opt.table.buffers
+        table = dict(opt.table.named_buffers())
         whole = sum(t.nbytes for t in table.values() if len(t) == m)
         rows.append(
             {

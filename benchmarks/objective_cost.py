@@ -23,7 +23,7 @@ from torch import nn
 import fcco
 from fcco import objectives as O
 from fcco.data import exact_pass, exact_value
-from fcco.kernel.rows import rows_of
+from fcco.kernel.rows import Rows
 
 # The inputs stand for outputs, so their shape is (outputs,).
 CASES = {
@@ -56,11 +56,11 @@ def whole_step(case):
 
 def objective_alone(case):
     outputs = case.batch.inputs.clone().requires_grad_()
-    form = rows_of(case.objective)
+    form = Rows(case.objective)
 
     def run():
         probe = case.objective.inner(lambda inputs: outputs, case.batch)
-        rows = form.of(probe, probe.values.dtype)
+        rows = form.read(probe, probe.values.dtype)
         slopes = form.slopes(form.project(rows, probe.blocks), rows, probe.blocks, supported=True)
         probe.values.backward(slopes)
         outputs.grad = None

@@ -62,7 +62,7 @@ def measure(rank, world, place, rounds):
             start = time.perf_counter()
             opt.step(lambda o=objective, m=model, b=batch: o.inner(m, b))
             times.append(time.perf_counter() - start)
-        table = opt.table.buffers.values()
+        table = opt.table.buffers()
         rows = sum(buffer.nbytes for buffer in table if len(buffer) == share.count)
         results[name] = {
             "milliseconds": 1e3 * statistics.median(times[3:]),

@@ -49,7 +49,7 @@ class Run:
             params, self.objective, version=2, lr=1e-3, alpha=0.1, beta=0.1, update=rule
         )
         # Zeros take no memory until they are written: a table that fills would look like a leak.
-        for tensor in self.opt.table.buffers.values():
+        for tensor in self.opt.table.buffers():
             tensor.copy_(tensor.clone())
         self.checkpoints = Checkpoints(directory)
         self.steps = 0

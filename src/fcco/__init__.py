@@ -13,9 +13,9 @@ from fcco import (
 )
 from fcco.kernel.queries import Queries
 from fcco.kernel.safeguard import ChangeBound
-from fcco.kernel.table import BlockTable
+from fcco.kernel.table import Table
 from fcco.methods import Coefficients, Point, Weights
-from fcco.optim import BSGD, MSVRM, SOAP, SOX, CompositionalOptimizer, FreshPair, Variant
+from fcco.optim import BSGD, MSVRM, SOAP, SOX, SVRG, CompositionalOptimizer, FreshPair, Variant
 from fcco.problem import Objective, Probe, ScaledObjective
 from fcco.problem.batches import Batch, GroupBatch, PairBatch, PointBatch, ViewBatch
 
@@ -26,8 +26,8 @@ __all__ = [
     "MSVRM",
     "SOAP",
     "SOX",
+    "SVRG",
     "Batch",
-    "BlockTable",
     "ChangeBound",
     "Coefficients",
     "CompositionalOptimizer",
@@ -40,6 +40,7 @@ __all__ = [
     "Probe",
     "Queries",
     "ScaledObjective",
+    "Table",
     "Variant",
     "ViewBatch",
     "Weights",

@@ -12,7 +12,6 @@ ENTRIES: dict[str, Baseline | Entry] = {**BASELINES, **REGISTRY}
 """All contenders by name, in the order of tables and legends."""
 
 _ADOPTED: dict[str, Entry] = {}
-_COLOURS = ("#57534e", "#d6d3d1")
 
 
 def entry_of(name: str) -> Baseline | Entry:
@@ -55,5 +54,4 @@ def _entry(what: str, found: object) -> Entry:
         raise ValueError(
             f"{what} must be a fcco.methods.Method or Entry, got {type(found).__name__}"
         )
-    values, gradients = 1 + len(found.points), 1 + len(found.gradient.points)
-    return Entry(found, found.name, values, gradients, _COLOURS)
+    return Entry(found)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fcco.optim.caller import users_line
+from fcco.optim.arguments import user_stacklevel
 from fcco_lab.baselines import BASELINES
 from fcco_lab.entries import ENTRIES
 from fcco_lab.results import Results
@@ -67,7 +67,9 @@ def contender_name(config: Mapping[str, Any]) -> str:
     """
     method, update = config["method"], config["update"]
     # A record may name a method that is not known here.
-    name = ENTRIES[method].label if method in ENTRIES else str(method).removeprefix("python:")
+    from fcco_lab.presentation.methods import style_of
+
+    name = style_of(str(method)).label
     if method in BASELINES:
         return name
     return _PREFIXES.get(update, "") + name + _SUFFIXES.get(update, "")
@@ -115,7 +117,7 @@ def read_runs(paths: Iterable[Path]) -> list[Record]:
 
 
 def _leave_out(what: str) -> None:
-    warnings.warn(f"left out {what}", stacklevel=users_line())
+    warnings.warn(f"left out {what}", stacklevel=user_stacklevel())
 
 
 def _read(file: Path) -> list[Any]:

@@ -606,7 +606,7 @@ def test_more_samples_than_can_be_counted(samples):
 
 def test_ages_beyond_32_bits():
     job = Job(CATALOGUE["msvrm-v1-age"]).run(2)
-    job.opt._shared["progress"]["step"].fill_(2**31 - 1)
+    job.opt._progress["step"].fill_(2**31 - 1)
     job.run(2)
 
 

@@ -159,7 +159,7 @@ def test_lost_state_is_an_error(entry: Entry) -> None:
     wrong_size["state"][1]["z"] = torch.zeros(3)
     bad = [empty, no_z, wrong_size]
     if job.opt.table is not None:
-        for name in job.opt.table.buffers:
+        for name in dict(job.opt.table.named_buffers()):
             bad.append(copy.deepcopy(good))
             del bad[-1]["param_groups"][1]["shared"]["table"][name]
         bad.append(copy.deepcopy(good))

@@ -158,9 +158,9 @@ def test_the_table_is_written_once_and_read_whoever_is_frozen(flatten, tmp_path)
     first, second = (nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)) for _ in range(2))
     one, two = (fcco.MSVRM(m, Squares(), version=2, lr=0.1) for m in (first, second))
     with torch.no_grad():
-        one.table.buffers["rows"].copy_(torch.rand(Squares.num_blocks, 1))
+        one.table.rows.copy_(torch.rand(Squares.num_blocks, 1))
     first[0].requires_grad_(False)
-    size = sum(part.nbytes for part in one.table.buffers.values())
+    size = sum(part.nbytes for part in one.table.buffers())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is", UserWarning)
         saved = get_optimizer_state_dict(first, one, options=options)
@@ -173,7 +173,7 @@ def test_the_table_is_written_once_and_read_whoever_is_frozen(flatten, tmp_path)
         assert size < number < 1.1 * size
     second[1].requires_grad_(False)
     set_optimizer_state_dict(second, two, live, options=options)
-    assert torch.equal(two.table.buffers["rows"], one.table.buffers["rows"])
+    assert torch.equal(two.table.rows, one.table.rows)
 
 
 @pytest.mark.parametrize("name", METHODS)

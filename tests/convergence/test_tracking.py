@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from fcco.kernel.recursion import advance
-from fcco.methods import MSVRM_V1
+from fcco.methods import MSVRM_V1, Point
 from fcco.methods.coefficients import gamma_storm, gamma_theory
-from fcco.methods.point import Point
+from fcco.methods.weights import advance
 
 SEEDS, BLOCKS, PROBED = 64, 16, 2
 HORIZONS = [2**k for k in range(8, 14)]  # six octave marks

@@ -266,7 +266,7 @@ def exact_passes_may_be_split_in_any_way(rank):
         for _ in range(2):  # the second time the samples of every block are known
             opt.snapshot(closures(wrapped))
             seen += [opt.state[p]["anchor"].flatten().clone() for p in model.parameters()]
-            seen.append(opt.ranks.whole(opt.table.buffers["anchor"], 6).flatten())
+            seen.append(opt.ranks.whole(opt.table.anchor, 6).flatten())
         return torch.cat(seen)
 
     def chunk(model, blocks, samples, loss):
@@ -341,7 +341,8 @@ def states_travel_whoever_is_frozen(rank):
         with torch.no_grad():
             for p, q in zip(other.module.parameters(), run.module.parameters(), strict=True):
                 p.copy_(q)
-        assert_same(other.opt._shared, run.opt._shared)
+        assert_same(other.opt._progress, run.opt._progress)
+        assert_same(dict(other.opt.table.named_buffers()), dict(run.opt.table.named_buffers()))
         late = list(other.module.parameters())[2:]
         for p, q in zip(late, list(run.module.parameters())[2:], strict=True):
             assert_same(other.opt.state[p], run.opt.state[q])

@@ -209,7 +209,9 @@ def test_a_recomputed_forward_pass_counts_once():
         for k in range(4):
             part = x[2 * k : 2 * k + 2]
             through(loss_of, part, torch.tensor([1, 0])).backward()
-        results.append((criterion.rows.clone(), criterion.gain.clone(), model.weight.grad.clone()))
+        results.append(
+            (criterion.table.rows.clone(), criterion.table.gain.clone(), model.weight.grad.clone())
+        )
     assert all(a.equal(b) for a, b in zip(*results, strict=True))
 
 
@@ -221,8 +223,8 @@ def test_the_gain_at_batch_size_1_follows_noise_and_drift():
         noise = torch.randn(1, 1, generator=random)
         calm(noise)
         moving(t * 0.5 + 0.1 * noise)
-    assert calm._coefficients().beta < 0.1
-    assert moving._coefficients().beta > 0.5
+    assert calm._choose_gain().beta < 0.1
+    assert moving._choose_gain().beta > 0.5
 
 
 def test_targets_keep_their_precision():
@@ -250,9 +252,9 @@ def test_precision_of_correlations_far_from_zero():
     y = 2 * x + torch.randn(50, generator=RANDOM)
     expected = 1 - torch.corrcoef(torch.stack([x, y]).double())[0, 1].item()
     criterion = L.CorrelationLoss()
-    assert criterion.float().rows.dtype == torch.float64
+    assert criterion.float().table.rows.dtype == torch.float64
     assert criterion(x, y).item() == pytest.approx(expected, rel=1e-3)
-    assert criterion.half().rows.dtype == torch.float64
+    assert criterion.half().table.rows.dtype == torch.float64
 
 
 @pytest.mark.parametrize(("call", "message"), [

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 import fcco
 from fcco import losses as L
 from fcco import objectives as O
-from fcco.losses.table_loss import merged
+from fcco.losses.merge import merge
 from fcco.problem import Probe
 
 
@@ -264,7 +264,7 @@ def test_resume_is_bit_exact(case):
     torch.save([part.state_dict() for part in (criterion, network, optimizer)], file)
     file.seek(0)
     saved = torch.load(file)
-    assert set(saved[0]) >= {"rows", "visited"}
+    assert set(saved[0]) >= {"table.rows", "table.visited"}
     assert all(tensor.isfinite().all() for tensor in saved[0].values())
     results = []
     for first in (criterion, case.criterion()):
@@ -279,7 +279,7 @@ def test_resume_is_bit_exact(case):
             loss.backward()
             optimizer.step()
             values.append(loss.item())
-        results.append((values, copy.deepcopy(first.rows), second[0].weight.detach().clone()))
+        results.append((values, copy.deepcopy(first.table.rows), second[0].weight.detach().clone()))
     assert results[0][0] == results[1][0]
     assert all(a.equal(b) for a, b in zip(results[0][1:], results[1][1:], strict=True))
 
@@ -297,15 +297,15 @@ def test_a_copy_goes_its_own_way(case):
     criterion, network = case.criterion(), model()
     train(criterion, network, case, list(steps())[:4])
     loss = case.call(criterion, network, torch.arange(5))  # its graph is alive
-    twin, rows = copy.deepcopy(criterion), criterion.rows.clone()
+    twin, rows = copy.deepcopy(criterion), criterion.table.rows.clone()
     other = case.call(twin, network, torch.arange(8))
-    assert criterion.rows.equal(rows)
-    assert not twin.rows.equal(rows)
+    assert criterion.table.rows.equal(rows)
+    assert not twin.table.rows.equal(rows)
     assert case.call(criterion, network, torch.arange(8)) == other
     file = io.BytesIO()
     torch.save(criterion, file)
     file.seek(0)
-    assert torch.load(file, weights_only=False).rows.equal(criterion.rows)
+    assert torch.load(file, weights_only=False).rows.equal(criterion.table.rows)
     assert loss.requires_grad
 
 
@@ -372,7 +372,7 @@ def test_the_same_batch_twice_is_two_steps():
 
 def test_precision_of_the_table():
     criterion = L.ContrastiveLoss(4, temperature=0.1)
-    assert criterion.rows.dtype == torch.float32
+    assert criterion.table.rows.dtype == torch.float32
     for move, expected in (
         (criterion.half, torch.float32),
         (criterion.double, torch.float64),
@@ -380,11 +380,11 @@ def test_precision_of_the_table():
         (lambda: criterion.to("cpu", torch.float64), torch.float64),
     ):
         assert move() is criterion
-        assert criterion.rows.dtype == expected
-    assert criterion.to("meta").rows.device.type == "meta"
+        assert criterion.table.rows.dtype == expected
+    assert criterion.to("meta").table.rows.device.type == "meta"
     torch.set_default_dtype(torch.float64)
     try:
-        assert L.NCALoss([0, 1]).rows.dtype == torch.float64
+        assert L.NCALoss([0, 1]).table.rows.dtype == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -428,7 +428,7 @@ def test_a_compiled_training_step_leaves_the_criterion_alone(case):
     step = torch.compile(lambda index: case.call(criterion, network, index), backend="eager")
     for index in steps(passes=1):
         assert step(index).item() == case.call(twin, plain, index).item()
-    assert criterion.rows.equal(twin.rows)
+    assert criterion.table.rows.equal(twin.table.rows)
 
 
 def test_tiny_temperatures_stay_finite():
@@ -519,7 +519,7 @@ def test_an_outer_function_that_overflows_changes_nothing():
     for _ in range(2):
         with pytest.raises(FloatingPointError, match=r"blocks \[1\]"):
             criterion(Probe(torch.tensor([0, 1]), values))
-        assert not criterion.visited.any()
+        assert not criterion.table.visited.any()
         values = values.detach()  # no slopes are taken, but f overflows
 
 
@@ -545,7 +545,7 @@ def test_merging_rows_of_one_block_keeps_what_is_small():
     """A row of zeros comes at any scale, and must not wipe out the other one."""
     values = torch.tensor([[2.0, 1.0], [0.0, 1.0], [0.0, 1.0], [4.0, 3.0]])
     scale = torch.tensor([-500.0, 0.0, 3.0, -501.0])
-    probe = merged(Probe(torch.tensor([1, 1, 0, 1]), values, 1, log_scale=scale), 1)
+    probe = merge(Probe(torch.tensor([1, 1, 0, 1]), values, 1, log_scale=scale), 1)
     assert probe.blocks.tolist() == [0, 1]
     torch.testing.assert_close(probe.log_scale, torch.tensor([0.0, -500.0]))
     torch.testing.assert_close(

@@ -23,7 +23,7 @@ from torch import nn
 
 from fcco import objectives as O
 from fcco.data import exact_pass, exact_value
-from fcco.kernel.rows import rows_of
+from fcco.kernel.rows import Rows
 
 GENERATOR = torch.Generator().manual_seed(11)
 N = 240
@@ -101,10 +101,10 @@ def inputs_of(objective):
 
 def by_chunks(model, inputs, objective, chunk_size):
     """F from the inner values of an exact pass whose chunks are blocks."""
-    form = rows_of(objective)
+    form = Rows(objective)
     with torch.no_grad():
         probes = [call() for call in exact_pass(model, inputs, objective, chunk_size=chunk_size)]
-        rows = torch.cat([form.of(probe, torch.float64) for probe in probes])
+        rows = torch.cat([form.read(probe, torch.float64) for probe in probes])
         blocks = torch.cat([probe.blocks for probe in probes])
         assert len(blocks) == objective.num_blocks
         return form.outer(rows, blocks).mean().item()

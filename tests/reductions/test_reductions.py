@@ -342,21 +342,26 @@ def test_a_restart_forgets_the_previous_point_and_keeps_u_and_z(name):
         at = now if u is None else u[draw.blocks]
     own = entry.options.get("beta")
     if own == "auto":  # what was learned is kept
-        beta = chosen_gain(opt.table.buffers["gain"])
+        beta = chosen_gain(opt.table.gain)
         assert beta != START
     elif own is not None:
         beta = gain_of(SimpleNamespace(beta=own), (), u[draw.blocks], now)
-    if entry.equations.get("slope") == "updated":
-        at = (1 - beta) * at + beta * now
-    sample = gradient(problem, model, draw, problem.slope(at, draw.blocks))
     if entry.anchored:
         there = [opt.state[p]["snapshot"] for p in model.parameters()]
         anchor = flat(opt.state[p]["anchor"] for p in model.parameters())
         twin = make_model("network", 1)
         nn.utils.vector_to_parameters(flat(there), twin.parameters())
         then = problem.values(twin, draw.blocks, draw.samples).detach()
+    if name == "svrg":
+        beta, at = 1.0, now - then + opt.table.recall(draw.blocks).anchor
+    elif entry.equations.get("slope") == "updated":
+        at = (1 - beta) * at + beta * now
+    sample = gradient(problem, model, draw, problem.slope(at, draw.blocks))
+    if entry.anchored:
         if u is None:
             slopes = problem.slope(problem.values(twin, draw.blocks, draw.pair), draw.blocks)
+        elif name == "svrg":
+            slopes = problem.slope(opt.table.recall(draw.blocks).anchor, draw.blocks)
         else:
             slopes = problem.slope(opt.table.gather(draw.blocks, fcco.Point.SNAPSHOT), draw.blocks)
         sample = sample - gradient(problem, twin, draw, slopes.detach()) + anchor

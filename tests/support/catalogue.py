@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fcco.methods import REGISTRY
 from fcco.optim import CompositionalOptimizer, by_name
-from fcco.optim.block_optimizer import Params
+from fcco.optim.optimizer import Params
 from fcco.problem import Objective
 from fcco.updates import Adam, AMSGrad, Normalized, Plain, Projected, Update
 from support.reference import EQUATIONS, Rule, Settings
@@ -40,7 +40,7 @@ class Entry:
     @property
     def affine(self) -> bool:
         """Whether the method is meant for affine slopes."""
-        return REGISTRY[self.method].needs_pair
+        return REGISTRY[self.method].method.needs_pair
 
     @property
     def anchored(self) -> bool:
@@ -55,12 +55,12 @@ class Entry:
     @property
     def values(self) -> int:
         """Inner values per sample in an ordinary step."""
-        return REGISTRY[self.method].values
+        return REGISTRY[self.method].method.value_cost
 
     @property
     def gradients(self) -> int:
         """Inner gradients per sample in an ordinary step."""
-        return REGISTRY[self.method].gradients
+        return REGISTRY[self.method].method.gradient_cost
 
     @property
     def points(self) -> int:

@@ -1,6 +1,7 @@
 """Injected faults: the k-th operation fails, or Ctrl-C arrives at the k-th line."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,18 @@ from typing import Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fcco.kernel
-from fcco.kernel.writes import commit
 
 _PACKAGE = str(Path(fcco.kernel.__file__).parents[1]) + os.sep
-_COMMIT = commit.__wrapped__.__code__  # below no_grad
-_COMMITTERS = {"_advance", "snapshot", "restart"}
-"""The functions that commit for good; other calls restore the state and may fail."""
+COMMIT = {
+    "aten.copy_",  # rows, buffers, the previous point
+    "aten.fill_",  # counters
+    "aten.index_copy_",  # rows of the table
+    "aten.index_fill_",  # ages, visited
+    "aten._foreach_copy_",
+    "aten._foreach_mul_",  # weight decay
+    "aten._foreach_add_",  # the move
+}
+"""What happens to tensors once every check has passed."""
 
 
 class Fault(Exception):
@@ -24,7 +31,10 @@ class Fault(Exception):
 
 
 class FailAt(TorchDispatchMode):
-    """Fails the k-th operation on tensors; those of a commit are noted instead, in ``committed``.
+    """Fails the k-th operation on tensors, but for the changes of a commit, which cannot fail.
+
+    Whatever else a commit does (it sorts the blocks of an overlay, say) comes before its first
+    change, and may fail.
 
     Args:
         k: the number of the operation, from 1.
@@ -39,12 +49,11 @@ class FailAt(TorchDispatchMode):
         self.kind = kind
         self.aligned = aligned
         self.count = 0
-        self.committed: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Count, and fail at the k-th operation."""
-        if _committing(sys._getframe()):
-            self.committed.add(str(func.overloadpacket))
+        if str(func.overloadpacket) in COMMIT and _is_committing():
+            pass
         elif func.namespace != "profiler" and not (self.aligned and _placing()):
             self.count += 1
             if self.count == self.k:
@@ -57,20 +66,14 @@ def _placing() -> bool:
     return caller.f_code.co_name == "_places"
 
 
-def _committing(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code is _COMMIT:
-            caller = frame.f_back
-            while caller is not None and not caller.f_code.co_filename.startswith(_PACKAGE):
-                caller = caller.f_back  # no_grad's wrapper
-            return caller is not None and caller.f_code.co_name in _COMMITTERS
-        frame = frame.f_back
-    return False
+def _is_committing() -> bool:
+    """Ctrl-C is held back while a step is committed."""
+    return signal.getsignal(signal.SIGINT) is not signal.default_int_handler
 
 
 @contextmanager
 def interrupt_at(k: int) -> Iterator[None]:
-    """Raises KeyboardInterrupt before the k-th line of the package that runs for the first time."""
+    """Sends Ctrl-C before the k-th line of the package that runs for the first time."""
     lines: set[tuple[str, int]] = set()
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -81,7 +84,8 @@ def interrupt_at(k: int) -> Iterator[None]:
             lines.add((code.co_filename, frame.f_lineno))
             if len(lines) == k:
                 sys.settrace(None)
-                raise KeyboardInterrupt(f"line {frame.f_lineno} of {Path(code.co_filename).name}")
+                # The handler that is installed decides, as with a key that is pressed.
+                signal.raise_signal(signal.SIGINT)
         return trace
 
     before = sys.gettrace()  # a debugger, or the count of covered lines

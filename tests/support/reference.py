@@ -32,9 +32,9 @@ class Settings:
     """A method by its equations.
 
     Args:
-        u: "SOXE", "MSVR", "MSVR-SP", "MSVR_SVRG", "variant", "variant-svrg", "ALEXR", or None: no
-            table.
-        z: "momentum", "eqn:z", "eqn:z+" or "MARS".
+        u: "SOXE", "MSVR", "MSVR-SP", "MSVR_SVRG", "variant", "variant-svrg", "ALEXR", "SVRG", or
+            None: no table.
+        z: "momentum", "eqn:z", "eqn:z+", "MARS" or "SVRG".
         slope: "table" (u_{t-1} at w_t, u_{t-2} at w_{t-1}), "updated" (u_t at w_t, and at w_{t-1}
             the row that the same sample would give there), "common" (u_{t-1} at both),
             "value" (BSGD) or "pair".
@@ -83,6 +83,7 @@ EQUATIONS: dict[str, dict[str, Any]] = {
     "fresh-pair-v3": {"u": None, "z": "eqn:z+", "slope": "pair"},
     "alexr": {"u": "ALEXR", "z": "momentum", "slope": "updated"},
     "mars": {"u": "SOXE", "z": "MARS"},
+    "svrg": {"u": "SVRG", "z": "SVRG", "slope": "updated", "beta": 1.0},
 }
 """The equations of every registered method: the branches of ``reference``."""
 
@@ -145,7 +146,7 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
         count = len(b)
 
         # Algorithm 2, lines 3-6, with the first snapshot at t = 1.
-        if s.z == "eqn:z+" and (t - 1) % s.snapshot_every == 0:
+        if s.z in ("eqn:z+", "SVRG") and (t - 1) % s.snapshot_every == 0:
             w_s = w.clone()
             g_s = g(w, every.blocks, every.samples)
             if t == 1 and s.initial is None:
@@ -153,6 +154,8 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
                 u_prev, visited = u.clone(), torch.ones(m, dtype=torch.bool)
             u_s = u.clone()
             at = g_s if s.slope == "pair" else u_s
+            if s.z == "SVRG":  # slopes at the exact values
+                at = u_s = problem.feasible(g_s, every.blocks)
             slopes = problem.slope(at, every.blocks)
             full = jacobian_t(w, every.blocks, every.samples, slopes) / m
 
@@ -179,6 +182,8 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
             elif s.u == "MSVR-SP":
                 tangent = directional(w, b, xi, w - w_prev)
                 rows = (1 - beta) * u[b] + beta * now + gamma * tangent
+            elif s.u == "SVRG":
+                rows = now - g(w_s, b, xi) + g_s[b]
             elif s.u == "MSVR_SVRG":
                 hat = now - g(w_s, b, xi) + g_s[b]
                 rows = (1 - beta) * u[b] + beta * hat + gamma * (now - g(w_prev, b, xi))
@@ -246,10 +251,12 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
         elif s.z == "eqn:z+":
             h = full + g_now - gradient(w_s, u_s)
             z_new = (1 - alpha) * z + alpha * h + (1 - alpha) * (g_now - gradient(w_prev, at_prev))
+        elif s.z == "SVRG":
+            z_new = (1 - alpha) * z + alpha * (full + g_now - gradient(w_s, u_s))
         else:
             raise ValueError(f"the reference has no branch for z: {s.z!r}")
         if t == 1:
-            z_new = full if s.z == "eqn:z+" else g_now
+            z_new = full if s.z in ("eqn:z+", "SVRG") else g_now
 
         if s.u is not None:
             visited[b] = True

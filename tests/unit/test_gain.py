@@ -41,7 +41,7 @@ def test_it_finds_the_gain_of_a_kalman_filter(drift, noise):
         truth = truth + drift * normal()
         values = (truth + noise * normal()).requires_grad_()
         criterion(Probe(blocks, values, noise=torch.full_like(truth, noise)))
-        gains.append(chosen_gain(criterion.gain))
+        gains.append(chosen_gain(criterion.table.gain))
     # Each of 50 estimates, from 500 squares, has the deviation (1 - beta) sqrt(2 / 500) < 0.064.
     assert sum(gains[100:]) / 200 == pytest.approx(p / (p + noise**2), abs=3 * 0.064 / 50**0.5)
 
@@ -54,7 +54,7 @@ def test_a_gain_without_noise_is_one_half():
     for _ in range(5):
         draw = problem.draw(3, 2, generator)
         opt.step(lambda: Probe(draw.blocks, problem.values(model, draw.blocks, draw.samples)))  # noqa: B023
-    assert opt.table.buffers["gain"].tolist() == [5, 0, 0, 0]
+    assert opt.table.gain.tolist() == [5, 0, 0, 0]
     assert opt._coefficients().beta == 0.5
 
 
@@ -112,7 +112,7 @@ def test_many_rows_are_not_all_learned_from(kind):
             opt.step(lambda: problem.inner(model, draw))  # noqa: B023
         else:
             criterion(problem.inner(model, draw))
-    memory = opt.table.buffers["gain"] if kind == "optimizer" else criterion.gain
+    memory = opt.table.gain if kind == "optimizer" else criterion.table.gain
     assert memory[0] == 40
     assert 8 * 40 <= memory[1] <= 8 * 40 + 2 * 24
 
@@ -152,8 +152,8 @@ def test_a_loss_learns_the_gain_that_sox_learns():
         sgd.zero_grad()
         criterion(problem.inner(twin, draw)).backward()
         sgd.step()
-    torch.testing.assert_close(criterion.gain, opt.table.buffers["gain"], rtol=1e-12, atol=0)
-    torch.testing.assert_close(criterion.rows, opt.table.buffers["rows"], rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(criterion.table.gain, opt.table.gain, rtol=1e-12, atol=0)
+    torch.testing.assert_close(criterion.table.rows, opt.table.rows, rtol=1e-12, atol=1e-14)
 
 
 def partial_auc(x):
@@ -219,7 +219,7 @@ def test_one_sample_has_no_known_noise():
     criterion = GroupDROLoss(2, temperature=1.0, beta="auto")
     for _ in range(3):
         criterion(torch.rand(2, requires_grad=True), torch.tensor([0, 1]))
-    assert criterion.gain.tolist() == [3, 0, 0, 0]
+    assert criterion.table.gain.tolist() == [3, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -301,11 +301,11 @@ def test_what_the_constructor_refuses_is_refused_later_too(build, changed):
     opt = build(model, problem)
     draw = problem.draw(3, 2, torch.Generator().manual_seed(0))
     opt.step(lambda: problem.inner(model, draw))
-    before = opt.table.buffers["rows"].clone()
+    before = opt.table.rows.clone()
     opt.param_groups[0].update(changed)
     with pytest.raises(ValueError, match="beta"):
         opt.step(lambda: problem.inner(model, draw))
-    assert before.equal(opt.table.buffers["rows"])
+    assert before.equal(opt.table.rows)
 
 
 class Steep(Walk):
@@ -320,7 +320,7 @@ def test_an_overflow_is_not_remembered():
     for size in (1.0, 1e45, 1.0):
         values = torch.full((1, 1), size, dtype=torch.float64, requires_grad=True)
         criterion(Probe(torch.tensor([0]), values, noise=values.detach() / 2))
-    assert criterion.gain.isfinite().all()
+    assert criterion.table.gain.isfinite().all()
 
 
 def test_a_small_spread_of_large_values_is_seen():
@@ -345,7 +345,7 @@ def test_a_sample_that_comes_twice_is_no_certainty():
             drawn = torch.randint(40, (16,), generator=generator)
             index = drawn if twice else torch.randperm(40, generator=generator)[:16]
             criterion(x[index].requires_grad_(), y[index], index)
-        gains.append(chosen_gain(criterion.gain))
+        gains.append(chosen_gain(criterion.table.gain))
     assert max(gains) < 0.1
 
 

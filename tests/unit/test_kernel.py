@@ -8,7 +8,6 @@ import torch
 
 from fcco.distributed import Share
 from fcco.kernel.checks import Checks
-from fcco.kernel.recursion import advance
 from fcco.kernel.safeguard import ChangeBound
 from fcco.methods import (
     MSVRM_V1,
@@ -27,6 +26,7 @@ from fcco.methods import (
     gamma_theory,
     mars,
 )
+from fcco.methods.weights import advance
 
 
 def test_advance_takes_leading_batch_dimensions():
@@ -207,7 +207,7 @@ def test_differences_keep_their_digits_in_float32():
 def test_a_norm_that_overflows_is_not_a_fault():
     checks = Checks(Share(3), 1, torch.device("cpu"))
     checks.finite([torch.tensor([3e30, 1.0]), torch.tensor([1.0])], "z")
-    assert checks.settle(5) == 5
+    assert checks.raise_if_invalid(5) == 5
     checks.finite([torch.tensor([1.0]), torch.tensor([torch.inf])], "z")
     with pytest.raises(FloatingPointError, match=r"trainable parameters \[1\]"):
-        checks.settle()
+        checks.raise_if_invalid()

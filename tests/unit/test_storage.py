@@ -12,7 +12,6 @@ from support import CATALOGUE, Toy, flat, make_model
 from support.job import Job, assert_same, capture
 
 import fcco
-from fcco.kernel.writes import commit
 
 
 def anonymous():
@@ -51,9 +50,9 @@ def test_the_file_has_no_name_and_takes_no_memory(tmp_path):
     opt = fcco.MSVRM(
         model.parameters(), problem, version=2, lr=0.1, alpha=0.5, beta=0.5, table_on=tmp_path
     )
-    assert opt.table.buffers["rows"].numel() == 50_000_000
+    assert opt.table.rows.numel() == 50_000_000
     old, new = torch.zeros(1, 1).double(), torch.ones(1, 1).double()
-    commit(opt.table.writes(torch.tensor([7]), old, new, step=1, beta=0.5))
+    opt.table.write(torch.tensor([7]), old, new, step=1, beta=0.5)
     assert opt.table.read(torch.tensor([7, 49_999_999])).tolist() == [[1.0], [0.0]]
     assert list(tmp_path.iterdir()) == []
     assert anonymous() - before < 20e6  # of 650 MB
@@ -81,7 +80,7 @@ def test_a_directory_may_be_given_as_a_string(tmp_path):
 def test_rows_may_lie_on_another_device_than_the_blocks():
     """The meta device stands for a GPU: ids and rows must be moved, or the operation fails."""
     share = fcco.distributed.Share(10)
-    table = fcco.BlockTable.build(
+    table = fcco.Table(
         share,
         2,
         dtype=torch.float32,
@@ -91,9 +90,9 @@ def test_rows_may_lie_on_another_device_than_the_blocks():
         anchor=True,
     )
     blocks = torch.tensor([3, 1])
-    for part in (table._places(blocks), table.buffers["rows"]):
+    for part in (table._places(blocks), table.rows):
         assert part.device.type == "meta"
-    commit(table.writes(blocks, torch.zeros(2, 2), torch.ones(2, 2), step=1, beta=0.5))
+    table.write(blocks, torch.zeros(2, 2), torch.ones(2, 2), step=1, beta=0.5)
 
 
 def test_a_directory_without_room_is_an_error_at_once(tmp_path):

@@ -8,17 +8,16 @@ from torch.utils._pytree import tree_leaves
 
 from fcco import MSVRM, Variant
 from fcco.distributed import Share
-from fcco.kernel.table import BlockTable
-from fcco.kernel.writes import commit
-from fcco.methods.point import Point
+from fcco.kernel.table import Table
+from fcco.methods import Point
 
 CPU = torch.device("cpu")
 
 
 def test_memory_is_p_numbers_a_row_and_little_more():
     def bytes_of(m, parts):
-        table = BlockTable.build(Share(m), 3, dtype=torch.float32, **parts)
-        return sum(t.numel() * t.element_size() for t in table.buffers.values())
+        table = Table(Share(m), 3, dtype=torch.float32, **parts)
+        return sum(t.numel() * t.element_size() for t in table.buffers())
 
     def size(**parts):
         return (bytes_of(3000, parts) - bytes_of(1000, parts)) / 2000
@@ -34,14 +33,14 @@ def test_memory_is_p_numbers_a_row_and_little_more():
 )
 def test_lazy_shrinking_equals_shrinking_every_row(betas):
     generator = torch.Generator().manual_seed(0)
-    table = BlockTable.build(Share(8), 2, dtype=torch.float64, shrinks=True, previous=True)
+    table = Table(Share(8), 2, dtype=torch.float64, shrinks=True, previous=True)
     dense = torch.randn((8, 2), generator=generator, dtype=torch.float64)
-    commit(table.fill(dense, step=0))
+    table.fill(dense, step=0)
     before, everything = dense, torch.arange(8)
     for step, beta in enumerate(betas, start=1):
         blocks = torch.randperm(8, generator=generator)[:3]
         new = torch.randn((3, 2), generator=generator, dtype=torch.float64)
-        commit(table.writes(blocks, table.gather(blocks), new, step=step, beta=beta))
+        table.write(blocks, table.gather(blocks), new, step=step, beta=beta)
         before, dense = dense, (1 - beta) * dense
         dense[blocks] = new
         torch.testing.assert_close(table.read(everything), dense, rtol=1e-12, atol=1e-12)
@@ -80,7 +79,7 @@ def test_nothing_in_a_step_is_as_long_as_the_table(name):
         opt.snapshot(lambda: problem.inner(model, problem.everything()))
     for _ in range(4):
         draw = problem.draw(5, 2, generator)
-        with Largest([*opt.table.buffers.values(), problem.x, problem.c]) as largest:
+        with Largest([*opt.table.buffers(), problem.x, problem.c]) as largest:
             opt.step(lambda: problem.inner(model, draw))  # noqa: B023
         assert 0 < largest.numel < 1000
 
@@ -93,7 +92,7 @@ def test_moves_with_its_parameters_between_devices(cls):
     table = opt.table
     table.follow(torch.device("meta"))
     assert opt.table.device.type == "meta"
-    on_host = {name for name, t in table.buffers.items() if t.device.type == "cpu"}
+    on_host = {name for name, t in table.named_buffers() if t.device.type == "cpu"}
     assert on_host == ({"clock"} if cls is Variant else set())
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from fcco.data.inputs import read_inputs, take
 from fcco.data.loader import filled
 from fcco.distributed import Ranks
-from fcco.kernel.rows import rows_of
-from fcco.kernel.sums import RowSums
-from fcco.kernel.writes import commit, way_back
+from fcco.kernel.exact import RowSums
+from fcco.kernel.interrupts import SavedState
+from fcco.kernel.rows import Rows
 from fcco.problem.batches import each
 from fcco.problem.given import whole
 from fcco.problem.probe import Closure, Probe
@@ -113,7 +113,7 @@ def exact_value(
     _check(chunk_size)
     parts = model if isinstance(model, tuple) else (model,)
     modules = torch.nn.ModuleList([part for part in parts if isinstance(part, torch.nn.Module)])
-    back = way_back(modules.parameters(), modules)
+    saved = SavedState(modules.parameters(), modules)
     modes = [(module, module.training) for module in modules.modules()]
     try:
         modules.eval()
@@ -129,7 +129,7 @@ def exact_value(
     finally:
         for module, training in modes:
             module.training = training
-        commit(back)
+        saved.restore()
 
 
 def _outputs(model: Any, source: Any, size: int, device: Device) -> Tensor:
@@ -145,13 +145,13 @@ def _outputs(model: Any, source: Any, size: int, device: Device) -> Tensor:
 def _value(
     model: Any, inputs: Any, objective: SampledObjective, chunk_size: int, device: Device
 ) -> float:
-    form = rows_of(objective)
+    form = Rows(objective)
     sums: RowSums | None = None
     loss = 0.0
     for span in objective.spans(chunk_size):
         batch = filled(objective.chunk(span), inputs)
         probe = objective.inner(model, batch if device is None else batch.to(device))
-        rows = form.of(probe, torch.promote_types(probe.values.dtype, torch.float32))
+        rows = form.read(probe, torch.promote_types(probe.values.dtype, torch.float32))
         if sums is None:
             sums = RowSums(form, objective.num_blocks, rows.dtype, torch.device("cpu"))
         counts = probe.samples_per_row()

@@ -99,9 +99,9 @@ class BlockSampler:
             raise ValueError(f"{num_blocks} blocks cannot be divided into {size} equal shares")
         each = size // self.world_size
         mine = [Share(num_blocks, self.rank * each + k, size) for k in range(each)]
-        if mine[0].least < blocks_per_step // size:
+        if mine[0].min_count < blocks_per_step // size:
             raise ValueError(
-                f"the smallest of {size} shares has {mine[0].least} blocks, fewer than the "
+                f"the smallest of {size} shares has {mine[0].min_count} blocks, fewer than the "
                 f"{blocks_per_step // size} that it has to give per step"
             )
         return mine

@@ -97,7 +97,7 @@ class Ranks:
         """The rows of all ranks, put together from each one's share of ``total``."""
         if self.size == 1:
             return part
-        padded = part.new_zeros(self.share(total).most, *part.shape[1:])
+        padded = part.new_zeros(self.share(total).max_count, *part.shape[1:])
         padded[: len(part)] = part
         return torch.cat(self.gather(padded))[:total]
 

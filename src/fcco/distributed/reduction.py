@@ -7,6 +7,12 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from fcco.distributed.internals import (
+    discard_ddp_gradients,
+    discard_fsdp_gradients,
+    has_ddp_averaged,
+)
+
 __all__ = ["Reduction"]
 
 
@@ -52,31 +58,17 @@ class Reduction:
                 self._check_finished()
 
     def forget(self) -> None:
-        """Drop what was held back: after an error, gradients of a step that did not take place.
-
-        DDP waits for the rest of a backward pass that broke off; so does FSDP2, which also keeps
-        gradients with its gathered parameters, where ``.grad`` does not show them. There is no
-        public way to let go of them, and older releases have none to begin anew.
-        """
+        """Drop what was held back: after an error, gradients of a step that did not take place."""
         for module in self.modules:
-            if not hasattr(module, "reshard"):
-                if not _finished(module):
-                    module.reducer._reset_state()
-                continue
-            state = module._get_fsdp_state()
-            if state._is_root and hasattr(module, "reset_iter_state"):
-                module.reset_iter_state()
-            for group in getattr(state, "_fsdp_param_groups", ()):
-                for param in group.fsdp_params:
-                    if "unsharded_accumulated_grad" in vars(param):  # in older releases
-                        param.unsharded_accumulated_grad = None
-                    if hasattr(param, "_unsharded_param"):
-                        param._unsharded_param.grad = None
+            if _is_fsdp(module):
+                discard_fsdp_gradients(module)
+            else:
+                discard_ddp_gradients(module)
 
     def _check_finished(self) -> None:
-        """DDP averages nothing while it waits for a gradient that will not come."""
+        """Raise if DDP waits for a gradient that will not come: it has averaged nothing."""
         for module in self.modules:
-            if not hasattr(module, "reshard") and not _finished(module):
+            if not _is_fsdp(module) and not has_ddp_averaged(module):
                 unused = [name for name, p in module.module.named_parameters() if p.grad is None]
                 raise ValueError(
                     f"DDP did not average the gradients: parameters {unused} took no part in the "
@@ -96,17 +88,12 @@ class Reduction:
                 _enter(module, apart, stack)
 
 
-def _finished(module: Any) -> bool:
-    """Whether DDP has averaged what the last backward pass gave it."""
-    try:
-        module._check_reducer_finalized()
-    except RuntimeError:
-        return False
-    return True
+def _is_fsdp(module: Any) -> bool:
+    return hasattr(module, "reshard")
 
 
 def _enter(module: Any, apart: bool, stack: ExitStack) -> None:
-    if not hasattr(module, "reshard"):
+    if not _is_fsdp(module):
         if apart:
             stack.enter_context(module.no_sync())
         return

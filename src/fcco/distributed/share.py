@@ -23,28 +23,28 @@ class Share:
     size: int = 1
 
     @cached_property
-    def most(self) -> int:
-        """How many the first rank holds."""
+    def max_count(self) -> int:
+        """The number that the first rank holds."""
         return -(-self.total // self.size)
 
     @cached_property
     def start(self) -> int:
-        """The first one here."""
-        return min(self.rank * self.most, self.total)
+        """The first position of this rank."""
+        return min(self.rank * self.max_count, self.total)
 
     @cached_property
     def stop(self) -> int:
-        """The first one after those here."""
-        return min(self.start + self.most, self.total)
+        """The first position after those of this rank."""
+        return min(self.start + self.max_count, self.total)
 
     @cached_property
     def count(self) -> int:
-        """How many are here."""
+        """The number of positions of this rank."""
         return self.stop - self.start
 
     @cached_property
-    def least(self) -> int:
-        """How many the last rank holds."""
+    def min_count(self) -> int:
+        """The number that the last rank holds."""
         return Share(self.total, self.size - 1, self.size).count
 
     @cached_property
@@ -57,4 +57,4 @@ class Share:
 
     def owner(self, position: int) -> int:
         """The rank that holds ``position``."""
-        return position // self.most
+        return position // self.max_count

@@ -6,7 +6,7 @@ from torch import Tensor
 from fcco.distributed import Ranks
 from fcco.kernel.checks import Checks
 
-__all__ = ["agree", "equally_many"]
+__all__ = ["agree", "require_equal_counts"]
 
 
 def agree(
@@ -14,7 +14,7 @@ def agree(
 ) -> tuple[int, float, list[float]]:
     """Read the faults of all ranks in one transfer, and raise on every rank if there is one.
 
-    Returns the samples that all ranks probed, the mean of f over all their blocks, and ``sums``
+    Return the samples that all ranks probed, the mean of f over all their blocks, and ``sums``
     over all ranks.
 
     Args:
@@ -35,7 +35,7 @@ def agree(
     words = ranks.sum(words if sums is None else torch.cat([words, sums]))
     total, squares, samples, faults, summed, *seen = words.tolist()
     if faults:  # or something to look at
-        ranks.together(mean.device, checks.settle)
+        ranks.together(mean.device, checks.raise_if_invalid)
     if total * total != ranks.size * squares:
         raise ValueError(
             f"every rank must probe equally many blocks in a step; this one probed {count}, and "
@@ -44,19 +44,19 @@ def agree(
     return int(samples), summed / ranks.size, seen
 
 
-def equally_many(closures: int, ranks: Ranks, device: torch.device, why: str) -> None:
+def require_equal_counts(closures: int, ranks: Ranks, device: torch.device, reason: str) -> None:
     """Raise on every rank unless all brought equally many closures: asked before the first is run.
 
     Args:
         closures: how many this rank brought.
         ranks: the processes that share the blocks.
         device: of the word the ranks exchange.
-        why: it matters; the message begins with it.
+        reason: the start of the error message.
     """
     words = ranks.sum(torch.tensor([closures, closures * closures], device=device))
     total, squares = words.tolist()
     if total * total != ranks.size * squares:
         raise ValueError(
-            f"{why}, so every rank must bring equally many closures; this one brought {closures}, "
-            f"and all {ranks.size} together {total}"
+            f"{reason}, so every rank must bring equally many closures; this one brought "
+            f"{closures}, and all {ranks.size} together {total}"
         )

@@ -1,4 +1,4 @@
-"""Everything that may be wrong with a step, gathered so that one device-to-host read settles it."""
+"""Everything that may be wrong with a step, gathered for one device-to-host read."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fcco.distributed import Share
-from fcco.methods.point import Point
+from fcco.methods.weights import Point
 from fcco.problem import Probe
 
 __all__ = ["MOST_SAMPLES", "Checks"]
@@ -28,7 +28,7 @@ class Checks:
         >>> checks = Checks(Share(5), 1, torch.device("cpu"))
         >>> checks.probe(Point.CURRENT, 0, Probe(torch.tensor([3, 7]), torch.zeros(2, 1)))
         tensor([3, 4])
-        >>> checks.settle()
+        >>> checks.raise_if_invalid()
         Traceback (most recent call last):
         ValueError: block ids [7] lie outside 0..4
     """
@@ -44,12 +44,12 @@ class Checks:
         self._finite: list[Tensor] = []
         self._errors: list[Callable[[], Exception | None]] = []
 
-    # What is asked for ---------------------------------------------------------------------------
+    # What is checked -----------------------------------------------------------------------------
 
     def probe(self, point: Point, k: int, probe: Probe) -> Tensor:
-        """Closure k's probe at ``point``: shapes, ids, finite values, the same blocks everywhere.
+        """Check closure k's probe at ``point``: shapes, ids, finite values, the same blocks.
 
-        Returns the ids, forced into range until they are settled: a bad id is never followed.
+        Return the ids, forced into range until they are read: a bad id is never followed.
         """
         self._shapes(probe)
         blocks = probe.blocks
@@ -60,12 +60,12 @@ class Checks:
             what = f"Probe.log_scale at the {point.value} point"
             self.rows(probe.log_scale, probe.blocks, what)
         if probe.loss is not None:
-            self._must_not_be(
+            self._forbid(
                 ~probe.loss.detach().isfinite().view(1),
                 lambda _: FloatingPointError(f"non-finite Probe.loss at the {point.value} point"),
             )
         if isinstance(probe.samples, Tensor):
-            self._must_not_be(
+            self._forbid(
                 (probe.samples < 1) | (probe.samples > MOST_SAMPLES),
                 lambda bad: ValueError(
                     f"Probe.samples of blocks {blocks[bad].tolist()} must be at least 1 and "
@@ -80,20 +80,20 @@ class Checks:
             many = probe.samples
             self.samples += many.sum() if isinstance(many, Tensor) else many * len(ids)
             share = self.share  # a check that held these checks, or the probe, would keep the graph
-            self._must_not_be(ids != blocks, lambda bad: _foreign(share, blocks[bad]))
+            self._forbid(ids != blocks, lambda bad: _foreign(share, blocks[bad]))
         return ids
 
     def distinct(self, blocks: Tensor) -> None:
-        """No block is probed twice in a step (nor by two micro-batches)."""
+        """Require that no block is probed twice in a step, nor by two micro-batches."""
         ordered = blocks.sort().values
-        self._must_not_be(
+        self._forbid(
             ordered[1:] == ordered[:-1],
             lambda bad: ValueError(f"blocks {ordered[bad].unique().tolist()} were probed twice"),
         )
 
     def rows(self, rows: Tensor, blocks: Tensor, what: str) -> None:
-        """Every row of a (k, ...) tensor is finite."""
-        rows = rows.detach()
+        """Require that every row of a (k, ...) tensor is finite."""
+        rows = rows.detach() if rows.requires_grad else rows
 
         def find() -> Exception | None:
             bad = ~rows.isfinite().view(len(rows), -1).all(1)
@@ -105,9 +105,9 @@ class Checks:
         self._errors.append(find)
 
     def finite(self, tensors: Sequence[Tensor], what: str) -> None:
-        """One tensor for every parameter, as far as this rank holds it, is finite.
+        """Require that tensors, one per parameter as far as this rank holds it, are finite.
 
-        Norms are many times cheaper than a look at every entry; a norm that overflows is looked at.
+        Norms are many times cheaper than a test of every entry, which follows if a norm overflows.
         """
 
         def find() -> Exception | None:
@@ -116,51 +116,42 @@ class Checks:
                 return None
             return FloatingPointError(f"non-finite {what} of trainable parameters {bad}")
 
-        for norm in torch._foreach_norm(list(tensors)):
-            self._finite.append(norm.view(1).to(self.device))
+        norms = torch._foreach_norm(list(tensors))
+        self._finite.append(torch.stack([norm.to(self.device) for norm in norms]))
         self._errors.append(find)
 
     # The one read --------------------------------------------------------------------------------
 
     def flag(self) -> Tensor:
-        """Whether there is a fault (or something to look at), still on the device."""
-        flags, total = self._gathered()
+        """Return whether there is a fault (or a sum that overflowed), still on the device."""
+        flags, total = self._gather()
         return flags.any() | (total - total != 0)
 
-    def settle(self, number: Tensor | int = 0) -> int:
+    def raise_if_invalid(self, number: Tensor | int = 0) -> int:
         """Read everything, and ``number`` with it, in one transfer; raise the first error."""
         return self.read(number)[0]
 
     def read(self, number: Tensor | int, sums: Tensor | None = None) -> tuple[int, list[float]]:
-        """``settle``, with the ``sums`` of a step in the same transfer."""
-        flags, total = self._gathered()
-        if sums is not None:
-            words = [flags.sum(), total - total != 0, torch.as_tensor(number, device=self.device)]
-            every = torch.cat([torch.stack([word.double() for word in words]), sums])
-            flagged, odd, number, *seen = every.tolist()
-            if flagged or odd:
-                self._raise()
-            return int(number), seen
-        if isinstance(number, Tensor):  # all as integers, which keeps the number exact
-            read = torch.stack([flags.sum(), total - total != 0, number])
-            flagged, odd, number = read.tolist()
-        else:
-            flagged, summed = torch.stack([flags.sum(), total]).tolist()
-            odd = not math.isfinite(summed)
-        if flagged or odd:
-            self._raise()
-        return int(number), []
+        """Do as ``raise_if_invalid``, with the ``sums`` of a step in the same transfer."""
+        flags, total = self._gather()
+        words = [flags.sum(), total.double()]  # float64 holds all counts exactly
+        if isinstance(number, Tensor):
+            words.append(number)
+        every = torch.stack(words)
+        flagged, summed, *seen = (every if sums is None else torch.cat([every, sums])).tolist()
+        if isinstance(number, Tensor):
+            number = int(seen.pop(0))
+        if flagged or not math.isfinite(summed):
+            # A sum may overflow though every entry is finite: then no error is found.
+            for find in self._errors:
+                if (error := find()) is not None:
+                    raise error
+        return number, seen
 
-    def _raise(self) -> None:
-        """The first error, if there is one."""
-        for find in self._errors:
-            if (error := find()) is not None:
-                raise error
+    def _gather(self) -> tuple[Tensor, Tensor]:
+        """Return all flags, and the sum of all that must be finite, which keeps what is not.
 
-    def _gathered(self) -> tuple[Tensor, Tensor]:
-        """All flags, and the sum of all that must be finite, which it then is unless it overflows.
-
-        Chunks may differ in precision; cat promotes, and sums keep what is not finite.
+        Chunks may differ in precision; cat promotes.
         """
         none = torch.zeros(0, device=self.device)
         return torch.cat([none, *self._flags]), torch.cat([none, *self._finite]).sum()
@@ -168,7 +159,7 @@ class Checks:
     # How faults are noted and named --------------------------------------------------------------
 
     def _shapes(self, probe: Probe) -> None:
-        """Types, shapes and devices: what the host knows without asking the device."""
+        """Check types, shapes and devices: what the host knows without asking the device."""
         ids, p = probe.blocks, self.inner_dim
         count = len(ids) if isinstance(ids, Tensor) and ids.ndim == 1 else "B1"
         self._shape("blocks", ids, (count,), torch.int64)
@@ -217,13 +208,13 @@ class Checks:
                 f"Probe.{name} is on {tensor.device}, the parameters are on {self.device}"
             )
 
-    def _must_not_be(self, bad: Tensor, error: Callable[[Tensor], Exception]) -> None:
-        """Note a flag per row; ``error`` gets the indices of the bad rows."""
+    def _forbid(self, bad: Tensor, error: Callable[[Tensor], Exception]) -> None:
+        """Note a flag per row; ``error`` is given the indices of the bad rows."""
         self._flags.append(bad)
         self._errors.append(lambda: error(bad.nonzero().flatten()) if bad.any() else None)
 
     def _same_blocks(self, point: Point, k: int, probe: Probe) -> None:
-        """A further point sees the blocks that the first one saw."""
+        """Require that a further point sees the blocks that the first one saw."""
         first, blocks = self._first[k]
         reason = "a closure must be deterministic given the RNG state"
         if probe.blocks.shape != blocks.shape:
@@ -232,7 +223,7 @@ class Checks:
                 f"{len(probe.blocks)} at the {point.value} point: {reason}"
             )
         now = probe.blocks
-        self._must_not_be(
+        self._forbid(
             now != blocks,
             lambda bad: ValueError(
                 f"the closure probed blocks {blocks[bad].tolist()} at the {first.value} point but "
@@ -242,7 +233,7 @@ class Checks:
 
 
 def _foreign(share: Share, blocks: Tensor) -> ValueError:
-    """Ids that do not exist, or belong to another rank."""
+    """Return the error for ids that do not exist, or belong to another rank."""
     given = blocks.tolist()
     if outside := [i for i in given if not 0 <= i < share.total]:
         return ValueError(f"block ids {outside} lie outside 0..{share.total - 1}")

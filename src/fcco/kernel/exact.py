@@ -7,16 +7,14 @@ import torch
 from torch import Tensor
 
 from fcco.distributed import Ranks, Share
-from fcco.kernel.agreement import equally_many
+from fcco.kernel.agreement import require_equal_counts
 from fcco.kernel.checks import Checks
-from fcco.kernel.oracle import Oracle, Pull
+from fcco.kernel.oracle import Oracle
 from fcco.kernel.rows import Rows
-from fcco.kernel.sums import RowSums
-from fcco.methods.point import Point
-from fcco.methods.weights import Weights
+from fcco.methods.weights import Point, Weights
 from fcco.problem import Objective, Probe
 
-__all__ = ["Exact", "ExactPass"]
+__all__ = ["Exact", "ExactPass", "RowSums"]
 
 PIECE = 2**16
 """Blocks whose sums ranks exchange at a time."""
@@ -31,6 +29,44 @@ class Exact:
     gradients: list[Tensor]
     value_queries: int
     gradient_queries: int
+
+
+class RowSums:
+    """Sums of rows, each weighted by the number of its samples, and these numbers.
+
+    Args:
+        form: the format of the rows.
+        num_blocks: the number of blocks m.
+        dtype: the dtype of the sums.
+        device: the device of the sums.
+
+    Examples:
+        >>> from fcco.objectives import MultiTaskGap
+        >>> rows = Rows(MultiTaskGap(torch.tensor([0, 1])))
+        >>> sums = RowSums(rows, 2, torch.float32, torch.device("cpu"))
+        >>> for value, count in ((1.0, 1), (4.0, 2)):
+        ...     sums.add(torch.tensor([0]), torch.tensor([[value]]), torch.tensor([count]))
+        >>> sums.samples, sums.means()[0]
+        (tensor([3, 0]), tensor([3.]))
+    """
+
+    def __init__(
+        self, form: Rows, num_blocks: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.form = form
+        self.rows = torch.zeros((num_blocks, form.width), dtype=dtype, device=device)
+        self.samples = torch.zeros(num_blocks, dtype=torch.int64, device=device)
+
+    def add(self, blocks: Tensor, rows: Tensor, samples: Tensor) -> None:
+        """Add rows of distinct blocks, each the mean of as many samples as ``samples`` says."""
+        blocks, rows, samples = (part.to(self.rows.device) for part in (blocks, rows, samples))
+        part = self.form.weigh(rows, samples.unsqueeze(1).to(rows.dtype))
+        self.rows[blocks] = self.form.add(self.rows[blocks], part)
+        self.samples[blocks] += samples
+
+    def means(self) -> Tensor:
+        """Return the mean row of every block."""
+        return self.form.weigh(self.rows, 1 / self.samples.to(self.rows.dtype).unsqueeze(1))
 
 
 class ExactPass:
@@ -78,14 +114,16 @@ class ExactPass:
         self.sums = RowSums(format, objective.num_blocks, dtype, device)
         self.value_queries = 0
         self.gradient_queries = 0
-        self.spoiled = False
+        self.needs_second_sweep = False
 
     def run(self, oracle: Oracle) -> Exact:
         """Sweep once or twice; the oracle keeps gradients apart and leaves no trace."""
         device = self.device
-        equally_many(self.chunks, self.ranks, device, "in an exact pass ranks sum chunk by chunk")
-        oracle.visit(Point.CURRENT, self._look)
-        samples = self._joined()
+        require_equal_counts(
+            self.chunks, self.ranks, device, "in an exact pass ranks sum chunk by chunk"
+        )
+        self._sweep(oracle)
+        samples = self._join_ranks()
         missing = (samples == 0).nonzero().flatten()
         if len(missing):
             raise ValueError(
@@ -93,13 +131,15 @@ class ExactPass:
                 f"{missing[:10].tolist()}: it must cover every block"
             )
         exact = self.sums.means()
-        if self.spoiled or (self.known is not None and not torch.equal(self.known, samples)):
+        if self.needs_second_sweep or (
+            self.known is not None and not torch.equal(self.known, samples)
+        ):
             self.rows = exact if self.rows is None else self.rows
-            self.known, self.spoiled = samples, False
+            self.known, self.needs_second_sweep = samples, False
             self.sums = RowSums(self.format, self.objective.num_blocks, self.dtype, device)
             oracle.forget()
-            oracle.visit(Point.CURRENT, self._look)
-            if not torch.equal(self._joined(), samples):
+            self._sweep(oracle)
+            if not torch.equal(self._join_ranks(), samples):
                 raise ValueError(
                     "the closures of an exact pass gave other samples when called again: they must "
                     "be deterministic given the RNG state"
@@ -107,13 +147,19 @@ class ExactPass:
         gradients = oracle.gradient(Weights(current=1.0))
         checks = Checks(Share(self.objective.num_blocks), self.objective.inner_dim, device)
         checks.finite(gradients, "z")
-        self.ranks.together(device, checks.settle)
+        self.ranks.together(device, checks.raise_if_invalid)
         asked = torch.tensor([self.value_queries, self.gradient_queries], device=device)
         values, pulls = self.ranks.sum(asked).tolist()
         return Exact(exact, samples, gradients, values, pulls)
 
-    def _joined(self) -> Tensor:
-        """The samples of every block on all ranks; ``sums`` become those over all ranks."""
+    def _sweep(self, oracle: Oracle) -> None:
+        """Pass every chunk forward, and backward where its gradient is known to count."""
+        for k in range(self.chunks):
+            with oracle.show(Point.CURRENT, k) as (probe, _):
+                self._observe(oracle, probe)
+
+    def _join_ranks(self) -> Tensor:
+        """Return the samples of every block on all ranks; ``sums`` become those of all ranks."""
         sums = self.sums
         if self.ranks.size == 1:
             return sums.samples
@@ -121,20 +167,21 @@ class ExactPass:
         # A block that another rank met too was taken for whole here.
         split = ((sums.samples != 0) & (sums.samples != samples)).any()
         unknown = self.known is None and bool(split)
-        self.spoiled = self.ranks.any(self.spoiled or unknown, samples.device)
+        self.needs_second_sweep = self.ranks.any(self.needs_second_sweep or unknown, samples.device)
         for piece in sums.rows.split(PIECE):
             piece.copy_(reduce(self.format.add, self.ranks.gather(piece)))
         sums.samples = samples
         return samples
 
-    def _look(self, point: Point, k: int, probe: Probe, derivative: Tensor | None) -> Pull | None:
+    def _observe(self, oracle: Oracle, probe: Probe) -> None:
+        """Add one chunk to the sums; take slopes and back-propagate."""
         objective, device = self.objective, self.device
         checks = Checks(Share(objective.num_blocks), objective.inner_dim, device)
         checks.probe(Point.SNAPSHOT, 0, probe)
         checks.distinct(probe.blocks)
         counts = probe.samples_per_row()
-        total = self.ranks.together(device, lambda: checks.settle(counts.sum()))
-        values = self.format.of(probe, self.dtype)
+        total = self.ranks.together(device, lambda: checks.raise_if_invalid(counts.sum()))
+        values = self.format.read(probe, self.dtype)
         met = bool(self.sums.samples[probe.blocks].any())
         self.sums.add(probe.blocks, values, counts)
         self.value_queries += total
@@ -142,22 +189,25 @@ class ExactPass:
             # Each chunk is taken to hold its blocks whole until one is met again. A loss would
             # need its share of all samples, so with several chunks it waits for them too.
             chunks = self.ranks.size * self.chunks
-            self.spoiled |= met or (probe.loss is not None and chunks > 1)
+            self.needs_second_sweep |= met or (probe.loss is not None and chunks > 1)
             fraction, of_all = torch.ones_like(values[:, 0]), 1.0
         else:
             fraction = counts.to(self.dtype) / self.known[probe.blocks]
             of_all = total / int(self.known.sum())
-        if self.spoiled and not self.ranks.reduction.active:
+        if self.needs_second_sweep and not self.ranks.reduction.active:
             # Where others are, all pass backward together: they do not know yet, and what is
             # held back must be reduced.
-            return None
+            return
         u = values if self.rows is None else self.rows[probe.blocks]
         if self.project:
             u = self.format.project(u, probe.blocks)
         slopes = self.format.slopes(u, values, probe.blocks, supported=True)
         checks.rows(slopes, probe.blocks, "slope of f in an exact pass (feasible?)")
-        self.ranks.together(device, lambda: None if self.spoiled else checks.settle())
+        self.ranks.together(
+            device, lambda: None if self.needs_second_sweep else checks.raise_if_invalid()
+        )
         self.gradient_queries += total
         # The gradients of several ranks are averaged, and here the sum is wanted.
         factor = self.ranks.size / objective.num_blocks
-        return Pull(slopes * fraction.unsqueeze(1) * factor, loss=of_all * self.ranks.size)
+        slopes = slopes * fraction.unsqueeze(1) * factor
+        oracle.backward(probe, slopes, loss=of_all * self.ranks.size)

@@ -7,11 +7,10 @@ from torch import Tensor
 
 from fcco.distributed.sharded import global_norm, likes, local, locals_of
 from fcco.kernel.safeguard import ChangeBound
-from fcco.methods.point import Point
-from fcco.methods.weights import Weights
+from fcco.methods.weights import Point, Weights
 from fcco.updates import Norm
 
-__all__ = ["GradientSum", "combined"]
+__all__ = ["GradientSum", "combine"]
 
 
 class GradientSum:
@@ -54,11 +53,11 @@ class GradientSum:
         """Whether the gradients of different points are kept apart, without their weights."""
 
     def collect(self, point: Point, *, end: bool) -> None:
-        """After a backward pass at ``point``; ``end``: the last one there."""
+        """Take over the gradients of a backward pass at ``point``; ``end``: the last one there."""
         if self.apart and point not in self._kept:
             self._kept[point] = [torch.zeros_like(total) for total in self._wide]
         into = self._kept[point] if self.apart and (end or self.narrow) else None
-        places = set()
+        seen = set()
         for j, p in enumerate(self._params):
             grad = p.grad
             if grad is None:
@@ -73,15 +72,15 @@ class GradientSum:
             if into is not None:
                 into[j].add_(part)
                 p.grad = None
-            elif (place := part.data_ptr()) in places:
+            elif (memory := part.data_ptr()) in seen:
                 # Autograd may hand one buffer to two parameters (of a + b, say), and would then
                 # accumulate the next point into it twice.
                 p.grad = grad.clone()
             else:
-                places.add(place)
+                seen.add(memory)
 
     def total(self, row: Weights) -> list[Tensor]:
-        """The weighted sum, in memory that is the caller's from now on.
+        """Return the weighted sum, in memory that is the caller's from now on.
 
         Args:
             row: the row of z, from which the folded weights came.
@@ -93,7 +92,7 @@ class GradientSum:
                 p.grad = None
             sums = locals_of(sums)
             return list(map(torch.clone, sums)) if self._in_buckets else sums
-        return combined(self._kept, row, self._safeguard, self._norm)
+        return combine(self._kept, row, self._safeguard, self._norm)
 
     def clear(self) -> None:
         """Begin anew; ``.grad`` is emptied."""
@@ -105,17 +104,19 @@ class GradientSum:
         return global_norm(likes(parts, self._params))
 
 
-def combined(
+def combine(
     gradients: Mapping[Point, list[Tensor]],
     row: Weights,
     safeguard: ChangeBound | None,
     norm: Norm,
 ) -> list[Tensor]:
-    """b.current G(w_t) + sum_p b.since[p] (G(w_t) - G(p)), the change since w_{t-1} safeguarded.
+    """Return b.current G(w_t) + sum_p b.since[p] (G(w_t) - G(p)).
+
+    The change since w_{t-1} is bounded by the safeguard.
 
     Examples:
         >>> gradients = {Point.CURRENT: [torch.ones(1)], Point.PREVIOUS: [torch.zeros(1)]}
-        >>> combined(gradients, Weights(current=0.5, since_previous=0.5), None, global_norm)
+        >>> combine(gradients, Weights(current=0.5, since_previous=0.5), None, global_norm)
         [tensor([1.])]
     """
     current = gradients[Point.CURRENT]

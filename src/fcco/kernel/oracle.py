@@ -1,68 +1,30 @@
 """The oracle: the only place that moves parameters, calls closures and back-propagates."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import is_not
 from types import TracebackType
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from fcco.distributed import Reduction
-from fcco.distributed.sharded import locals_of, written
+from fcco.distributed.sharded import written
 from fcco.kernel.gradients import GradientSum
+from fcco.kernel.interrupts import SavedState, defer_interrupts
 from fcco.kernel.tangent import call_along
-from fcco.kernel.writes import Writes, commit, way_back
-from fcco.methods.point import Point
-from fcco.methods.weights import Weights
+from fcco.methods.weights import Point, Weights
 from fcco.problem import Closure, Closures, Probe
 
-__all__ = ["Look", "Oracle", "Pull", "Visits", "as_closures"]
+__all__ = ["Oracle", "Shown", "as_closures"]
 
-
-@dataclass(frozen=True)
-class Pull:
-    """What to back-propagate from a probe: a cotangent for its values, a weight for its loss."""
-
-    values: Tensor
-    loss: float = 0.0
-
-
-Look = Callable[[Point, int, Probe, Tensor | None], Pull | None]
-"""Sees closure k's probe at a point (and its directional derivative, if asked for) while the graph
-is alive, and says what to back-propagate."""
-
-
-class Visits(Protocol):
-    """What a step asks of its oracle."""
-
-    def visit(
-        self, point: Point, look: Look, *, weight: float | None, tangent: bool, last: bool
-    ) -> None:
-        """Show the sample of this step at ``point``, and back-propagate ``weight`` times what
-        ``look`` says.
-
-        Args:
-            point: where.
-            look: given the probe of each closure in turn.
-            weight: in the sum of gradients; None: only the values are wanted.
-            tangent: also give ``look`` the derivative of the values along w_t - w_{t-1}.
-            last: whether this is the last visit with a gradient.
-        """
-
-    def gradient(self, row: Weights) -> list[Tensor]:
-        """The sum over visits of weight times gradient, for every parameter.
-
-        Args:
-            row: of which the weights came.
-        """
+Shown = tuple[Probe, Tensor | None]
+"""What a closure reported, and the derivative of its values along w_t - w_{t-1} if asked for."""
 
 
 def as_closures(closures: Closures) -> tuple[Closure, ...]:
-    """One closure or several, as a tuple.
+    """Return one closure or several, as a tuple.
 
     Examples:
         >>> len(as_closures([lambda: None, lambda: None]))
@@ -77,23 +39,23 @@ def as_closures(closures: Closures) -> tuple[Closure, ...]:
 
 
 class Oracle(AbstractContextManager["Oracle"]):
-    """One look at the objective, at several points, with one and the same sample.
+    """One sample of the objective, seen at several points.
 
     The visit where the model stands consumes the RNG and changes the buffers like any training
-    step; every other one starts from the same RNG state and the same buffers (so dropout masks and
-    BatchNorm behave alike at all points). When the ``with`` block ends, by an error or not,
-    parameters, buffers and RNG are bit-identical to before, unless the changes that ``keep`` lists
-    were made: then RNG and buffers are as after the one pass where the model stands. After an error
-    ``.grad`` is empty. Changes that belong together with those of ``keep`` or ``leave`` are
-    committed with them, inside the block, because the end of a block can be interrupted too.
+    step; every other one starts from the same RNG state and the same buffers, so that dropout masks
+    and BatchNorm behave alike at all points. When the ``with`` block ends, by an error or not,
+    parameters, buffers and RNG are bit-identical to before; after an error ``.grad`` is empty. A
+    step that is committed calls ``keep`` first: RNG and buffers are then as after the one pass
+    where the model stands.
 
     Args:
         params: the parameters that move.
+        parts: what this rank holds of them, where they are sharded.
         closures: the micro-batches.
         buffers: module buffers that a forward pass changes, or the module.
         reduction: says when gradients are averaged over ranks.
         gradients: where they add up.
-        places: the parameters of the further points.
+        places: ``parts`` at the further points.
         factor: of all gradients (an uneven share of the blocks).
 
     ``value_passes`` and ``gradient_passes`` count what was done.
@@ -102,20 +64,23 @@ class Oracle(AbstractContextManager["Oracle"]):
     def __init__(
         self,
         params: Sequence[Tensor],
+        parts: list[Tensor],
         closures: Sequence[Closure],
         buffers: Sequence[Tensor] | nn.Module,
         reduction: Reduction,
         *,
         gradients: GradientSum,
-        places: Mapping[Point, Sequence[Tensor]] | None = None,
+        places: Mapping[Point, list[Tensor]] | None = None,
         factor: float = 1.0,
     ) -> None:
+        self.num_closures = len(closures)
         self._params = params
+        self._parts = parts
+        self._sharded = any(map(is_not, params, parts))
         self._closures = closures
         self._buffers = buffers
         self._reduction = reduction
         self._gradients = gradients
-        self.gradient = gradients.total
         self._places = places or {}
         self._factor = factor
         self.value_passes = 0
@@ -123,10 +88,11 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     def __enter__(self) -> "Oracle":
         self._gradients.clear()
-        self._back = way_back(self._params, self._buffers)  # to the world before; empty once kept
-        self._after: Writes | None = None  # to the world after the pass where the model stands
-        self._home: Writes = []  # to where the model stands
-        self._been_here = False
+        self._before = SavedState(self._params, self._buffers)
+        self._after: SavedState | None = None  # of the visit where the model stands
+        self._visited_home = False
+        self._home: list[Tensor] | None = None  # the parameters there, while they are elsewhere
+        self._kept = False
         return self
 
     def __exit__(
@@ -135,114 +101,140 @@ class Oracle(AbstractContextManager["Oracle"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._back:
-            try:
-                commit(self._home + self._back)
-            except BaseException:
-                commit(self._home + self._back)  # doing it twice does no harm
-                raise
-            finally:
+        if not self._kept:
+            with defer_interrupts():
+                self._return_home()
+                self._before.restore()
                 if kind is not None:
                     self._gradients.clear()
                     self._reduction.forget()
-        written(self._params)
-        torch.clear_autocast_cache()
-        if parametrize._cache_enabled:
-            parametrize._cache = {}
+        self._forget_other_points()
 
-    def keep(self) -> Writes:
-        """Changes that leave the world as after the pass where the model stands."""
-        return [*(self._after or ()), self._back.clear]
+    def keep(self) -> None:
+        """Leave RNG and buffers as after the pass where the model stands."""
+        if self._after is not None:
+            self._after.restore()
+        self._kept = True
 
-    def leave(self) -> Writes:
-        """Changes that leave the world as it was before."""
-        return [*self._back, self._back.clear]
+    def leave(self) -> None:
+        """Leave RNG and buffers as they were before."""
+        self._before.restore()
+        self._kept = True
 
-    def visit(
+    @contextmanager
+    def show(
         self,
         point: Point,
-        look: Look,
+        k: int,
         *,
         weight: float | None = 1.0,
         tangent: bool = False,
         last: bool = True,
-    ) -> None:
-        """See ``Visits``."""
-        if self.value_passes:
-            if self._after is None and self._been_here:
-                self._after = way_back(self._params, self._buffers)
-            commit(self._back)
-        self._been_here |= point is Point.CURRENT
-        self.value_passes += 2 if tangent else 1  # a tangent costs about a forward pass
-        self.gradient_passes += weight is not None
-        gradients, reduction = self._gradients, self._reduction
-        away = point in self._places
-        if away:
-            self._go_to(self._places[point])
-        # What autocast or parametrize.cached() kept of parameters belongs to another point.
-        torch.clear_autocast_cache()
-        if parametrize._cache_enabled:
-            parametrize._cache = {}
-        for k, closure in enumerate(self._closures):
-            end = k + 1 == len(self._closures)
-            reduce = gradients.narrow or (end and (gradients.apart or last))
-            with reduction.around(last=reduce) if reduction.active else nullcontext():
-                self._show(point, k, closure, look, weight, tangent)
-                if weight is not None:
-                    gradients.collect(point, end=end)
-        if away:
-            commit(self._home)
+    ) -> Iterator[Shown]:
+        """Call closure ``k`` at ``point`` with the sample of this step.
 
-    def forget(self) -> None:
-        """Begin the sum of gradients anew."""
-        self._gradients.clear()
+        The graph lives inside the block, and what is back-propagated there is collected at its end.
 
-    def _go_to(self, place: Sequence[Tensor]) -> None:
-        """Move the parameters to ``place``, and remember how to move them back.
-
-        In place and never through ``.data``: a graph still alive across the move then raises
-        instead of giving wrong gradients.
+        Args:
+            point: where; its closures come in order.
+            k: which closure.
+            weight: of the gradient in the sum over points; None: only the values are wanted.
+            tangent: also find the derivative of the values along w_t - w_{t-1}.
+            last: whether no other point follows with a gradient.
         """
-        parts = locals_of(self._params)
-        with torch.no_grad():
-            if not self._home:
-                here = list(map(torch.clone, parts))
-                self._home.append(partial(torch._foreach_copy_, parts, here))
-            torch._foreach_copy_(parts, locals_of(place))
-        written(self._params)
+        gradients, reduction = self._gradients, self._reduction
+        if k == 0:
+            self._arrive(point)
+            self.value_passes += 2 if tangent else 1  # a tangent costs about a forward pass
+            self.gradient_passes += weight is not None
+        end = k + 1 == self.num_closures
+        reduce = gradients.narrow or (end and (gradients.apart or last))
+        with reduction.around(last=reduce) if reduction.active else nullcontext():
+            # Where gradients are kept apart, their weights come when they are combined.
+            folded = 1.0 if weight is None or gradients.apart else weight
+            self._weight = folded * self._factor
+            derivative = None
+            with torch.set_grad_enabled(weight is not None):
+                if tangent:
+                    previous = self._places[Point.PREVIOUS]
+                    probe, derivative = call_along(self._closures[k], self._params, previous)
+                else:
+                    probe = self._closures[k]()
+            if not isinstance(probe, Probe):
+                raise TypeError(f"the closure must return a Probe, got {type(probe).__name__}")
+            yield probe, derivative
+            if weight is not None:
+                gradients.collect(point, end=end)
+        if end:
+            if point is Point.CURRENT:
+                self._visited_home = True
+            if self._home is not None:
+                self._return_home()
 
-    def _show(
-        self,
-        point: Point,
-        k: int,
-        closure: Closure,
-        look: Look,
-        weight: float | None,
-        tangent: bool,
-    ) -> None:
-        """One closure at the point: forward, and backward at once."""
-        derivative = None
-        with torch.set_grad_enabled(weight is not None):
-            if tangent:
-                probe, derivative = call_along(closure, self._params, self._places[Point.PREVIOUS])
-            else:
-                probe = closure()
-        if not isinstance(probe, Probe):
-            raise TypeError(f"the closure must return a Probe, got {type(probe).__name__}")
-        pull = look(point, k, probe, derivative)
-        if pull is None or weight is None:
-            return
-        weight = self._factor if self._gradients.apart else weight * self._factor
+    def backward(self, probe: Probe, slopes: Tensor, *, loss: float) -> None:
+        """Add ``slopes`` times the gradient of the values, and ``loss`` times that of the loss.
+
+        Args:
+            probe: the one that is shown.
+            slopes: the cotangent of its values, without the weight of the point.
+            loss: that of its ordinary loss.
+        """
         roots, seeds = [], []
         if probe.values.requires_grad:
             roots.append(probe.values)
-            seeds.append((pull.values * weight).to(probe.values.dtype))
+            seeds.append((slopes * self._weight).to(probe.values.dtype))
         if probe.loss is not None and probe.loss.requires_grad:
             roots.append(probe.loss)
-            seeds.append(torch.full_like(probe.loss, pull.loss * weight))
+            seeds.append(torch.full_like(probe.loss, loss * self._weight))
         if not roots:
             raise ValueError(
                 "neither Probe.values nor Probe.loss depends on a trainable parameter: was the "
                 "closure run under no_grad, or were the values detached?"
             )
         torch.autograd.backward(roots, seeds)
+
+    def gradient(self, row: Weights) -> list[Tensor]:
+        """Return the sum over points of weight times gradient, for every parameter.
+
+        Args:
+            row: of which the weights came.
+        """
+        return self._gradients.total(row)
+
+    def forget(self) -> None:
+        """Begin the sum of gradients anew."""
+        self._gradients.clear()
+
+    def _arrive(self, point: Point) -> None:
+        """Move the parameters to ``point``, with the RNG and the buffers of the first visit.
+
+        In place and never through ``.data``: a graph still alive across the move then raises
+        instead of giving wrong gradients.
+        """
+        if self.value_passes:
+            if self._visited_home and self._after is None:
+                self._after = SavedState(self._params, self._buffers)
+            self._before.restore()
+        if point in self._places:
+            with torch.no_grad():
+                self._home = list(map(torch.clone, self._parts))
+                torch._foreach_copy_(self._parts, self._places[point])
+        self._forget_other_points()
+
+    def _return_home(self) -> None:
+        """Move the parameters back to where the model stands, if they are elsewhere."""
+        if self._home is not None:
+            with torch.no_grad():
+                torch._foreach_copy_(self._parts, self._home)
+            self._home = None
+
+    def _forget_other_points(self) -> None:
+        """Drop what autocast, ``parametrize.cached()`` and autograd know of another point.
+
+        Autograd does not notice that the local part of a DTensor was written to.
+        """
+        torch.clear_autocast_cache()
+        if parametrize._cache_enabled:
+            parametrize._cache = {}
+        if self._sharded:
+            written(self._params)

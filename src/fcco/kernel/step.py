@@ -7,33 +7,26 @@ for the probed rows of u. a and b are the method's rows, p runs over w_{t-1} and
 
     G(p) = (1/B1) sum_i grad g_i(p; xi)^T grad f_i(slope row of i at p).
 
-``take`` visits the points; at each of them ``look`` says what is seen: rows, and slopes to
-back-propagate. ``track`` forms u_t and ``estimate`` z_t. All four change nothing but the record of
-this step: committing it is the caller's (``fcco.optim``, ``fcco_lab.rates``).
+``take`` visits the points; at each of them it observes the values, takes the slopes and
+back-propagates them at once. ``track`` forms u_t and ``estimate`` z_t. Nothing changes here but the
+record of this step: committing it is the optimizer's.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from fcco.kernel.checks import Checks
-from fcco.kernel.oracle import Pull, Visits
-from fcco.kernel.recursion import advance
+from fcco.kernel.oracle import Oracle
 from fcco.kernel.rows import Rows
-from fcco.kernel.table import BlockTable, Remembered
-from fcco.methods import (
-    Coefficients,
-    Method,
-    Point,
-    SlopeAt,
-    Weights,
-)
+from fcco.kernel.table import Remembered, Table
+from fcco.methods import Coefficients, Method, Point, SlopeAt, Weights
+from fcco.methods.weights import advance
 from fcco.problem import Probe
 
-__all__ = ["Part", "Step", "estimate", "look", "surprises", "take", "track"]
+__all__ = ["Part", "Step", "estimate", "observe", "sum_surprises", "take", "track"]
 
 _FIRST = {False: Weights(current=1.0), True: Weights(anchor=1.0)}
 """The row of z at the first step, z_1 = G(w_1) or, anchored, z_1 = H: only what is known counts."""
@@ -79,7 +72,7 @@ class Step:
     number: int
     coincide: Collection[Point]
     rows: Rows
-    table: BlockTable | None
+    table: Table | None
     dtype: torch.dtype
     num_blocks: int
     ranks: int
@@ -90,41 +83,51 @@ class Step:
     count: int = 0
 
     def probed(self) -> tuple[Tensor, Tensor]:
-        """The probed blocks, and u_{t-1} on them."""
+        """Return the probed blocks, and u_{t-1} on them."""
         if len(self.parts) == 1:
             return self.parts[0].ids, self.parts[0].old
         return torch.cat([p.ids for p in self.parts]), torch.cat([p.old for p in self.parts])
 
 
 def take(
-    s: Step, oracle: Visits, z: list[Tensor], anchor: list[Tensor] | None
+    s: Step, oracle: Oracle, z: list[Tensor], anchor: list[Tensor] | None
 ) -> tuple[Tensor, list[Tensor]]:
-    """u_t on the probed rows and z_t, from one sample that the oracle shows at every point.
+    """Return u_t on the probed rows, and z_t.
 
     Args:
         s: the step, with nothing seen yet.
-        oracle: visits the points, and adds up the gradients with their weights.
+        oracle: shows the sample of this step at each point, and adds up the gradients.
         z: z_{t-1} for every parameter.
         anchor: H_s for every parameter, or None.
     """
     method, c = s.method, s.coefficients
     b = method.gradient.weights(c.alpha) if s.number > 1 else _FIRST[method.anchored]
-    pulled = [p for p in method.gradient.points if p not in s.coincide and b.since(p) != 0]
-    s.weights = b.at_points(pulled)
+    with_gradient = [p for p in method.gradient.points if p not in s.coincide and b.since(p) != 0]
+    s.weights = b.at_points(with_gradient)
     corrected = method.corrected and c.corrects and Point.PREVIOUS not in s.coincide
-    points = [p for p in method.points if p in pulled or _tracked(s, p, corrected)]
+    points = [p for p in method.points if p in with_gradient or _tracked(s, p, corrected)]
     # A row's first value is the fresh one at w_t, so w_t comes first. But where slopes are taken at
     # u_t it comes last: by then all that u_t needs was seen.
     points.insert(len(points) if method.slope_at is SlopeAt.UPDATED else 0, Point.CURRENT)
-    final = max(map(points.index, s.weights))
-    for k, p in enumerate(points):
-        oracle.visit(
-            p,
-            partial(look, s),
-            weight=s.weights.get(p),
-            tangent=method.single_point and corrected and p is Point.CURRENT,
-            last=k == final,
-        )
+    last = max(map(points.index, s.weights))
+    for number, point in enumerate(points):
+        weight = s.weights.get(point)
+        tangent = method.single_point and corrected and point is Point.CURRENT
+        for k in range(oracle.num_closures):
+            with oracle.show(point, k, weight=weight, tangent=tangent, last=number == last) as (
+                probe,
+                derivative,
+            ):
+                part = observe(s, point, k, probe, derivative)
+                if weight is None:
+                    continue
+                slopes = _take_slopes(s, point, part, probe)
+                if s.single:
+                    oracle.backward(probe, slopes / len(part.ids), loss=1)
+                else:
+                    # A closure's loss counts by its share of the blocks, so that mean losses give
+                    # the mean loss.
+                    oracle.backward(probe, slopes, loss=len(part.ids))
     if method.corrected and c.gamma == "theory":
         c.check_gamma(s.num_blocks, s.count * s.ranks)
     u = [track(s, part) if part.new is None else part.new for part in s.parts]
@@ -133,7 +136,7 @@ def take(
 
 
 def _tracked(s: Step, point: Point, corrected: bool) -> bool:
-    """Whether u needs the value at ``point``."""
+    """Return whether u needs the value at ``point``."""
     inner = s.method.inner
     if inner is None or point not in inner.points or point in s.coincide:
         return False
@@ -141,12 +144,10 @@ def _tracked(s: Step, point: Point, corrected: bool) -> bool:
     return not by_gamma or (corrected and not s.method.single_point)
 
 
-def look(
-    s: Step, point: Point, k: int, probe: Probe, derivative: Tensor | None = None
-) -> Pull | None:
-    """Closure k at ``point``: note its values; if z needs them, take the slopes of G(point)."""
+def observe(s: Step, point: Point, k: int, probe: Probe, derivative: Tensor | None = None) -> Part:
+    """Check and note what closure k reported at ``point``."""
     ids = s.checks.probe(point, k, probe)
-    values = s.rows.of(probe, s.dtype)
+    values = s.rows.read(probe, s.dtype)
     if k == len(s.parts):
         s.parts.append(Part(ids, s.table.recall(ids) if s.table is not None else _nothing(values)))
         s.count += len(ids)
@@ -160,8 +161,17 @@ def look(
     part.values[point] = values
     if derivative is not None:
         part.derivative = derivative.to(s.dtype)
-    if point not in s.weights:
-        return None
+    return part
+
+
+def _nothing(values: Tensor) -> Remembered:
+    """Return what a method without a table knows."""
+    return Remembered(values, torch.ones_like(values[:, :1], dtype=torch.bool), None, None)
+
+
+def _take_slopes(s: Step, point: Point, part: Part, probe: Probe) -> Tensor:
+    """Return the slopes of f for G(point), one row per probed block."""
+    ids, values = part.ids, part.values[point]
     match s.method.slope_at:
         case SlopeAt.TABLE if point in s.method.generations and s.table is not None:
             u = torch.where(part.before.unvisited, part.old, s.table.gather(ids, point))
@@ -178,32 +188,34 @@ def look(
                     f"{s.method.name} needs Probe.pair, values of a second, independent inner "
                     "sample"
                 )
-            u = s.rows.of(probe, s.dtype, pair=True)
-    slopes = s.rows.slopes(u, values, ids, supported=s.method.slope_at is not SlopeAt.PAIR)
+            u = s.rows.read(probe, s.dtype, pair=True)
+    slopes = s.rows.slopes(u, values, ids, supported=not s.method.needs_pair)
     s.checks.rows(slopes, ids, f"slope of f at the {point.value} point (feasible?)")
-    if s.single:
-        return Pull(slopes / len(ids), loss=1)
-    # A closure's loss counts by its share of the blocks, so that mean losses give the mean loss.
-    return Pull(slopes, loss=len(ids))
-
-
-def _nothing(values: Tensor) -> Remembered:
-    """What a method without a table knows."""
-    return Remembered(values, torch.ones_like(values[:, :1], dtype=torch.bool), None, None)
+    return slopes
 
 
 def track(
     s: Step, part: Part, point: Point = Point.CURRENT, c: Coefficients | None = None
 ) -> Tensor:
-    """u as this step's sample updates it at ``point``: u_t at w_t.
+    """Return u as this step's sample updates it at ``point``: u_t at w_t.
 
-    At w_{t-1}, for updated slopes, no correction is left: (1 - beta) u_{t-1} + beta g(w_{t-1}; xi).
-    ``c`` stands for other coefficients than those of the step.
+    At a further point, for updated slopes, no change since it is left: there remains
+    (1 - beta) u_{t-1} + a.current g(point; xi) + a.anchor g(w_s).
+
+    Args:
+        s: the step.
+        part: the rows of one closure.
+        point: where.
+        c: other coefficients than those of the step.
     """
     inner, c, seen = s.method.inner, c or s.coefficients, part.values
     if inner is None:
         return part.old
-    further = {p: seen[p] for p in inner.points if p in seen and point is Point.CURRENT}
+    further = {}
+    if point is Point.CURRENT:
+        for p in inner.points:
+            if p in seen:
+                further[p] = seen[p]
     count = s.count * s.ranks
     gamma: float | Tensor = 0.0
     if Point.PREVIOUS in further or part.derivative is not None:
@@ -214,37 +226,40 @@ def track(
     if c.rule is not None:
         keep, beta = c.shares(s.rows.logs(part.old), s.rows.logs(seen[point]))
     a = inner.weights(beta, gamma, s.num_blocks / count)
-    anchor = part.before.anchor
-    u = s.rows.advance(part.old, keep, a, seen[point], further, part.derivative, anchor)
+    u = s.rows.advance(part.old, keep, a, seen[point], further, part.derivative, part.before.anchor)
     return s.rows.project(torch.where(part.before.unvisited, part.old, u), part.ids)
 
 
-def surprises(s: Step) -> Tensor:
-    """What the gain learns from a step, (3,): see ``fcco.methods.next_gain``.
+def sum_surprises(s: Step) -> Tensor:
+    """Return what the gain learns from a step, (3,): see ``fcco.methods.next_gain``.
 
     A fresh value is compared with the row as it would be without it, at beta = 0: drift that the
-    correction removes is none. Rows visited for the first time, or whose noise is not known, do
-    not count.
+    correction removes is none.
     """
     total = torch.zeros(3, dtype=torch.float64, device=s.checks.device)
     for part in s.parts:
         if part.noise is None:
             continue
-        ahead, fresh = part.old, part.values[Point.CURRENT]
+        ahead = part.old
         if s.method.corrected:
             ahead = track(s, part, c=replace(s.coefficients, beta=0.0))
-        both = torch.stack(s.rows.surprise(ahead, fresh, part.noise, part.ids)).double()
-        squares = both.square().sum(2)
-        known = squares.isfinite().all(0) & ~part.before.unvisited.squeeze(1)
-        squares = squares.where(known, 0).sum(1)
-        total += torch.cat([known.sum().view(1), squares])
+        fresh, unvisited = part.values[Point.CURRENT], part.before.unvisited
+        total += s.rows.sum_surprises(ahead, fresh, part.noise, part.ids, unvisited)
     return total
 
 
 def estimate(
     s: Step, b: Weights, z: list[Tensor], gradient: list[Tensor], anchor: list[Tensor] | None
 ) -> list[Tensor]:
-    """z_t; ``gradient`` is the sum over points and blocks in which the weights of b are folded."""
+    """Return z_t.
+
+    Args:
+        s: the step.
+        b: the row of z.
+        z: z_{t-1}.
+        gradient: the sum over points and blocks, in which the weights of b are folded.
+        anchor: H_s.
+    """
     keep = 1 - s.coefficients.alpha if s.number > 1 else 0.0
     folded = Weights(current=1.0 if s.single else 1 / s.count, anchor=b.anchor)
     return advance(z, keep, folded, gradient, {}, anchor if b.anchor != 0 else None)

@@ -1,8 +1,8 @@
 """The derivative of inner values along a direction, by forward-mode differentiation."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
@@ -17,12 +17,12 @@ __all__ = ["call_along"]
 def call_along(
     closure: Closure, params: Sequence[Tensor], previous: Sequence[Tensor]
 ) -> tuple[Probe, Tensor | None]:
-    """The closure's probe, and grad g_i(w_t; xi)^T (w_t - w_{t-1}) for each row: (k, p).
+    """Return the closure's probe, and grad g_i(w_t; xi)^T (w_t - w_{t-1}) for each row: (k, p).
 
     Every parameter carries its tangent while the closure runs. The reverse pass comes after the
     dual level has ended: inside, it would carry tangents of gradients along.
     """
-    with _left_whole(), ExitStack() as stack:
+    with ExitStack() as stack:
         if "torch._dynamo" in sys.modules:  # compiled graphs carry no tangents
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(forward_ad.dual_level())
@@ -48,20 +48,6 @@ def call_along(
             "drops forward-mode tangents"
         )
     return probe, derivative
-
-
-@contextmanager
-def _left_whole() -> Iterator[None]:
-    """Close the dual level if Ctrl-C came inside torch's own enter or exit, which leave it open."""
-    outer = forward_ad._current_level  # torch knows one level, -1 is none
-    try:
-        yield
-    except BaseException:
-        if outer < 0:
-            with suppress(RuntimeError):  # it is closed
-                torch._C._exit_dual_level(level=0)
-            forward_ad._current_level = outer
-        raise
 
 
 def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:

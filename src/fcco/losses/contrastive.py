@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fcco.kernel.rows import rows_of
 from fcco.losses.embeddings import read_embeddings, weights_of_others
 from fcco.losses.exchange import exchange
+from fcco.losses.merge import merge
 from fcco.losses.row_loss import RowLoss
-from fcco.losses.table_loss import merged
 from fcco.methods import Beta
 from fcco.objectives.contrastive import GlobalContrastive
 
@@ -92,4 +91,4 @@ class ContrastiveLoss(RowLoss):
                 index, own = torch.cat([index, size + index]), torch.cat([own, own])
                 cosines, weights = torch.cat([cosines, cosines.T]), torch.cat([weights, weights])
             probe = self.objective.compare(index, own, cosines, weights, others)
-            return self._take(merged(probe, rows_of(self.objective).scaled, common=True))
+            return self._take(merge(probe, self._rows.scaled, common=True))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from fcco.distributed import Ranks
+from fcco.distributed.internals import active_ddp, exclude_from_broadcast
 from fcco.losses.fingerprint import fingerprint
 
 __all__ = ["Criterion"]
@@ -20,12 +21,12 @@ class Criterion(nn.Module):
     """
 
     _table: ClassVar[str]
-    """The name of the buffer that follows ``.to(dtype)``; other numbers keep their precision."""
+    """The path of the buffer that follows ``.to(dtype)``; other numbers keep their precision."""
 
     ranks: Ranks | None = None
     """Those that train together: None stands for all of ``torch.distributed``, if it is set up."""
 
-    _apart_from: int | None = None
+    _ddp_id: int | None = None
 
     fingerprint: Tensor
     """What the table was built from, as one number: a state of another table is refused."""
@@ -66,31 +67,29 @@ class Criterion(nn.Module):
         ranks = (self.ranks or Ranks()) if self._writes else None
         if ranks is None or ranks.size == 1:
             return None
-        if (wrapper := DistributedDataParallel._get_active_ddp_module()) is not None:
-            self._leave_to_us(wrapper)
+        if (wrapper := active_ddp()) is not None:
+            self._exclude_from_ddp_broadcast(wrapper)
         return ranks
 
-    def _leave_to_us(self, wrapper: DistributedDataParallel) -> None:
+    def _exclude_from_ddp_broadcast(self, wrapper: DistributedDataParallel) -> None:
         """Keep DDP, which calls a module that holds this one, from broadcasting the table.
 
         It broadcasts all buffers before every forward pass but those it is told to ignore. The
         tables are equal on all ranks without it.
         """
-        if self._apart_from == id(wrapper):
+        if self._ddp_id == id(wrapper):
             return
         for path, module in wrapper.module.named_modules():
             if module is self:
-                names = {name for name, _ in self.named_buffers(prefix=path)}
-                wrapper.parameters_to_ignore |= names
-        # What is left may be nothing, and DDP broadcasts what its list from before says.
-        wrapper._assign_modules_buffers()
-        self._apart_from = id(wrapper)
+                names = [name for name, _ in self.named_buffers(prefix=path)]
+                exclude_from_broadcast(wrapper, names)
+        self._ddp_id = id(wrapper)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         """Move, with at least float32 for the table, and all else as precise as it is."""
         buffers = [(part, name) for part in self.modules() for name in part._buffers]
         before = [part._buffers[name] for part, name in buffers]
-        table: Tensor = getattr(self, self._table)
+        table = self.get_buffer(self._table)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for (part, name), tensor in zip(buffers, before, strict=True):
             moved = part._buffers[name]

@@ -6,11 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fcco.kernel.step import Step
 from fcco.losses.attach import Taken
 from fcco.losses.exchange import exchange
-from fcco.losses.row_loss import RowLoss
-from fcco.methods import Beta, Coefficients, Point
+from fcco.losses.row_loss import Observation, RowLoss
+from fcco.methods import Beta, Gain
 from fcco.objectives.means import Means
 from fcco.problem import Probe
 
@@ -68,9 +67,9 @@ class MeansLoss(RowLoss):
         beta: Beta = "auto",
     ) -> None:
         super().__init__(Means(function, shape), beta=beta)
-        self.register_buffer("centre", torch.zeros_like(self.rows))
-        self.register_buffer("variance", torch.zeros_like(self.rows))
-        self.register_buffer("last", torch.zeros_like(self.rows))
+        self.register_buffer("centre", torch.zeros_like(self.table.rows))
+        self.register_buffer("variance", torch.zeros_like(self.table.rows))
+        self.register_buffer("last", torch.zeros_like(self.table.rows))
         self.register_buffer("counts", torch.zeros(3, dtype=torch.int64))
 
     def forward(self, statistics: Tensor) -> Tensor:
@@ -83,7 +82,7 @@ class MeansLoss(RowLoss):
 
     def _of_lines(self, *given: Tensor) -> Tensor:
         """The loss of the batch of all ranks; if reading it raises on one rank, all raise."""
-        with torch.autocast(self.rows.device.type, enabled=False):
+        with torch.autocast(self.table.rows.device.type, enabled=False):
             (lines,) = exchange(self._together(), lambda: [self._lines(*given)])
             return self._take(self.objective.probe(self._statistics(lines)))
 
@@ -103,25 +102,25 @@ class MeansLoss(RowLoss):
         """
         return self.objective.exact(self._statistics(self._lines(*given)))
 
-    def _coefficients(self) -> Coefficients:
+    def _choose_gain(self) -> Gain:
         """The gain of the filter; the first steps average what they have seen.
 
         The share of drift in what was seen is a quotient of two means. Only what chance does not
         explain, two standard deviations of it, raises the gain: one that is too large makes u noisy
         and would take hundreds of steps to fall.
         """
-        c = super()._coefficients()
-        if not c.auto or self.gain is None:
-            return c
-        steps, rows, surprise, noise = self.gain.tolist()
+        gain = super()._choose_gain()
+        if not gain.auto or self.table.gain is None:
+            return gain
+        steps, rows, surprise, noise = self.table.gain.tolist()
         beta = max(_LEAST, 1 / (steps + 1))
         if surprise > 0:
             chance = 1 + 2 / min(rows, _REMEMBERED) ** 0.5
             beta = max(beta, 1 - chance * noise / surprise)
-        return replace(c, beta=beta)
+        return replace(gain, beta=beta)
 
     def _step(self, probe: Probe) -> Taken:
-        if self.gain is not None:
+        if self.table.gain is not None:
             probe = replace(probe, noise=self._noise(probe))
         return super()._step(probe)
 
@@ -144,21 +143,20 @@ class MeansLoss(RowLoss):
         variance = torch.lerp(self.variance.to(found), found, share)
         return (variance / samples).sqrt()
 
-    def _surprises(self, s: Step) -> Tensor:
+    def _sum_surprises(self, seen: Observation) -> Tensor | None:
         """Squared errors in units of f over the squared noise, with slopes at the centre.
 
         Slopes at u would be steep where u is wrong (a small denominator, say), so that a large
         gain, which makes u noisy, would seem right. Quotients, because slopes of the first steps
         may be larger by orders of magnitude than those after them.
         """
-        (part,) = s.parts
-        unit = self.objective.outer_slope(self.centre.to(s.dtype), part.ids)
-        fresh = part.values[Point.CURRENT]
-        noise = fresh.new_full((), torch.nan) if part.noise is None else part.noise
-        both = torch.stack([unit * (fresh - part.old), unit * noise.expand_as(fresh)]).double()
+        if seen.noise is None:
+            return None
+        unit = self.objective.outer_slope(self.centre.to(seen.fresh), seen.blocks)
+        both = torch.stack([unit * (seen.fresh - seen.old), unit * seen.noise]).double()
         surprise, error = both.square().sum(2)
         ratio = surprise / error
-        known = ratio.isfinite() & ~part.before.unvisited.squeeze(1)
+        known = ratio.isfinite() & ~seen.unvisited.squeeze(1)
         count = known.sum().double()
         return torch.stack([count, ratio.where(known, 0).sum(), count])
 
@@ -169,6 +167,10 @@ class MeansLoss(RowLoss):
         self.counts[2] += 1
         self.last.copy_(probe.values.detach())
         self.counts[0] = samples
-        if self.gain is not None and probe.noise is not None and not probe.noise.isnan().any():
+        if (
+            self.table.gain is not None
+            and probe.noise is not None
+            and not probe.noise.isnan().any()
+        ):
             self.variance.copy_(probe.noise.square() * samples)
             self.counts[1] += 1

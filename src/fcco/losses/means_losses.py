@@ -169,7 +169,8 @@ class CorrelationLoss(MeansLoss):
     def _apply(self, *args: Any, **kwargs: Any) -> Self:
         """Move, but stay in float64."""
         super()._apply(*args, **kwargs)
-        for name in ("rows", "centre", "variance", "last"):
+        self.table.rows = self.table.rows.double()
+        for name in ("centre", "variance", "last"):
             setattr(self, name, getattr(self, name).double())
         return self
 
@@ -196,7 +197,7 @@ class CorrelationLoss(MeansLoss):
         A shift changes no correlation; concordance allows one that both share, the targets'.
         """
         self._used = self.shift
-        if len(lines) and not self.visited.any():
+        if len(lines) and not self.table.visited.any():
             self._used = lines.detach().mean(0)
             if self.concordance:
                 self._used = self._used[:, 1:].expand(-1, 2)

@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fcco.kernel.rows import rows_of
 from fcco.losses.embeddings import read_embeddings, weights_of_others
 from fcco.losses.exchange import exchange
+from fcco.losses.merge import merge
 from fcco.losses.row_loss import RowLoss
-from fcco.losses.table_loss import merged
 from fcco.methods import Beta
 from fcco.objectives.neighbours import NCA
 from fcco.problem.batches import PairBatch
@@ -83,4 +82,4 @@ class NCALoss(RowLoss):
             anchors=everyone,
         )
         probe = self.objective.inner(nn.Identity(), batch)
-        return self._take(merged(probe, rows_of(self.objective).scaled, common=True))
+        return self._take(merge(probe, self._rows.scaled, common=True))

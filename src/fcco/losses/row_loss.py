@@ -1,26 +1,62 @@
-"""Losses that keep a moving average u_i of the inner value of every block."""
+"""Losses that keep a moving average u_i of the inner value of every block.
 
-from functools import partial
+A call takes one step of the table:
+
+1. observe: check the probe, and read the fresh rows;
+2. track: u_t = (1 - beta) u_{t-1} + beta g(w_t; xi), the fresh row where there was none;
+3. check: whatever may be wrong raises here, before anything changed;
+4. write u_t, and return the mean of f(u_t) with the slopes of f at u_t as its gradient.
+
+A forward pass that activation checkpointing computes again takes no second step.
+"""
+
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fcco.distributed import Share
 from fcco.kernel.checks import Checks
-from fcco.kernel.rows import rows_of
-from fcco.kernel.step import Step, look, surprises, track
-from fcco.kernel.table import BlockTable
-from fcco.kernel.writes import commit
+from fcco.kernel.interrupts import defer_interrupts
+from fcco.kernel.rows import Rows
+from fcco.kernel.table import Table
+from fcco.losses.accumulation import close_at_optimizer_step
 from fcco.losses.attach import Pending, Taken, attach, refuse_forward_mode, without_autograd
 from fcco.losses.criterion import Criterion
-from fcco.methods import SOX, Beta, Coefficients, Point, next_gain
-from fcco.methods.gain import new_gain
+from fcco.losses.merge import merge
+from fcco.methods import SOX, Beta, Gain, Point, Scalar, Weights, next_gain, read_gain
 from fcco.optim.arguments import check_problem
 from fcco.problem import Objective, Probe
 
-__all__ = ["RowLoss"]
+__all__ = ["Observation", "RowLoss"]
 
-_METHOD = SOX.updated()
+
+@dataclass(frozen=True)
+class Observation:
+    """The probed rows: what was known of them, and what the batch shows."""
+
+    blocks: Tensor
+    old: Tensor
+    """u_{t-1}, (k, width); the fresh row where there is none."""
+    unvisited: Tensor
+    """Which rows are met for the first time, (k, 1)."""
+    fresh: Tensor
+    """g(w_t; xi), (k, width)."""
+    noise: Tensor | None
+    """Standard errors of the fresh rows, (k, p), if they are known."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A step of the table that was checked, and can be written."""
+
+    seen: Observation
+    new: Tensor
+    """u_t."""
+    gain: Gain
+    lesson: list[float]
+    """What the gain learns, see ``fcco.methods.next_gain``."""
+    probe: Probe
 
 
 class RowLoss(Criterion):
@@ -31,6 +67,12 @@ class RowLoss(Criterion):
     A block that is met for the first time takes its fresh value. In ``eval()`` and under
     ``no_grad`` nothing is written; the value is the one that would be.
 
+    With ``criterion.accumulate = True`` all forward passes until the next step of a torch optimizer
+    are one step of the table: slopes are taken at the rows as they were before (the fresh value at
+    a first visit), and the mean values of all of them are written when the optimizer has stepped.
+    The gradients of micro-batches then add up to that of the joint batch, if they probe equally
+    many blocks and a block that several of them probe has equally many samples in each.
+
     A subclass forms a probe in ``forward`` and hands it to ``_take``.
 
     Args:
@@ -39,40 +81,45 @@ class RowLoss(Criterion):
             ``fcco.optim.CompositionalOptimizer``; the attribute may be changed during training.
     """
 
-    _table = "rows"
+    _table = "table.rows"
 
-    rows: Tensor
-    """(m, p), or (m, p + 1) with a log-scale: u of every block; 0 where it was never met."""
-    visited: Tensor
-    """(m,), which blocks were met."""
-    gain: Tensor | None
-    """What chooses beta, if it is "auto", see ``fcco.methods.next_gain``."""
+    table: Table
+    """u of every block; ``table.read(blocks)`` is 0 where a block was never met."""
+
+    accumulate: bool = False
+    """Whether gradients are accumulated over several batches; set it between two steps."""
 
     def __init__(self, objective: Objective, *, beta: Beta = "auto") -> None:
-        check_problem(objective, _METHOD, None)
+        check_problem(objective, SOX, None)
         super().__init__(objective)
-        self.objective, self.beta = objective, beta
-        self.register_buffer("gain", new_gain() if beta == "auto" else None)
-        self._coefficients()
-        shape = objective.num_blocks, rows_of(objective).width
-        dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
-        self.register_buffer("rows", torch.zeros(shape, dtype=dtype))
-        self.register_buffer("visited", torch.zeros(shape[:1], dtype=torch.bool))
+        self.objective = objective
+        self.beta = beta
+        self._rows = Rows(objective)
+        self.table = Table(
+            Share(objective.num_blocks),
+            self._rows.width,
+            scaled=self._rows.scaled,
+            dtype=torch.promote_types(torch.get_default_dtype(), torch.float32),
+            gain=beta == "auto",
+        )
+        self._choose_gain()
         self._pending = Pending()
+        self._window: _Change | None = None
 
-    def _coefficients(self) -> Coefficients:
-        """The gain of the next step: the one place where beta is chosen."""
-        fixed = {"lr": 0.0, "weight_decay": 0.0, "alpha": 1.0, "gamma": 0.0}
-        c = Coefficients.of_groups([{**fixed, "beta": self.beta}])
-        if c.auto and self.gain is None:
+    def _choose_gain(self) -> Gain:
+        """Return the gain of the next step."""
+        gain = read_gain(self.beta, self.table.gain)
+        if gain.auto and self.table.gain is None:
             raise ValueError('beta="auto" needs a loss that was built with beta="auto"')
-        return c if self.gain is None else c.chosen(self.gain)
+        return gain
 
     def _take(self, probe: Probe, share: float = 1.0) -> Tensor:
-        """One step of the table; ``share`` is the weight of ``Probe.loss`` (on several ranks)."""
-        refuse_forward_mode(getattr(probe, "values", None))
+        """Take one step of the table; ``share`` is the weight of ``Probe.loss`` (on ranks)."""
+        if not isinstance(probe, Probe):
+            raise TypeError(f"probe must be a Probe, got {type(probe).__name__}")
+        refuse_forward_mode(probe.values)
         taken = None
-        if isinstance(probe, Probe) and _attached(probe):
+        if _is_attached(probe):
             taken = self._pending.recomputed(probe.blocks, probe.values)
         taken = taken or self._step(probe)
         wide = torch.promote_types(probe.values.dtype, torch.float32)
@@ -85,72 +132,120 @@ class RowLoss(Criterion):
         return value + share * (loss - loss.detach()).to(wide)
 
     def _step(self, probe: Probe) -> Taken:
-        """u_t, its mean of f and the slopes; written if all is well."""
-        if not isinstance(probe, Probe):
-            raise TypeError(f"probe must be a Probe, got {type(probe).__name__}")
-        writes, wanted = self._writes, torch.is_grad_enabled() and _attached(probe)
-        rows, table = rows_of(self.objective), self._as_table()
-        checks, c = self._checks(probe), self._coefficients()
-        s = Step(
-            method=_METHOD,
-            coefficients=c,
-            number=1,
-            coincide=(),
-            rows=rows,
-            table=table,
-            dtype=table.dtype,
-            num_blocks=table.num_blocks,
-            ranks=1,
-            checks=checks,
-            single=True,
-            weights={Point.CURRENT: 1.0} if wanted else {},
-        )
+        """Observe, track, check and write; return the value and its slopes."""
+        writes = self._writes
+        wants_slopes = torch.is_grad_enabled() and _is_attached(probe)
+        checks, rows, gain = self._checks(probe), self._rows, self._choose_gain()
         with without_autograd(checks.device):
-            pull = look(s, Point.CURRENT, 0, probe)
-            (part,) = s.parts
-            u = track(s, part) if part.new is None else part.new
-            values = rows.outer(u, part.ids)
-            checks.distinct(part.ids)
-            checks.rows(u, part.ids, "u")
-            checks.rows(values, part.ids, "f(u)")
-            _, seen = checks.read(0, self._surprises(s) if c.learns and writes else None)
-            slopes = None if pull is None else pull.values
-            taken = Taken((probe.blocks, probe.values.detach()), values.mean(), slopes)
+            ids = checks.probe(Point.CURRENT, 0, probe)
+            checks.distinct(ids)
+            made_of = probe.blocks, probe.values.detach()
+            own = seen = self._observe(probe, ids)
+            in_window = writes and self.accumulate
+            if in_window and self._window is not None:
+                probe = self._join(self._window.probe, replace(probe, blocks=ids))
+                seen = self._observe(probe, probe.blocks)
+            u = self._track(seen, gain)
+            values = rows.outer(u, seen.blocks)
+            checks.rows(u, seen.blocks, "u")
+            checks.rows(values, seen.blocks, "f(u)")
+            slopes = None
+            if wants_slopes:
+                slopes = rows.slopes(own.old if in_window else u, own.fresh, ids) / len(ids)
+                checks.rows(slopes, ids, "slope of f (feasible?)")
+            learns = gain.learns and writes
+            _, lesson = checks.read(0, self._sum_surprises(seen) if learns else None)
+            taken = Taken(made_of, values.mean(), slopes)
             if writes:
-                self._pending.add(taken)
-                changes = table.writes(part.ids, part.old, u, step=1, beta=c.beta)
-                if self.gain is not None and c.auto:
-                    changes.append(partial(self.gain.copy_, next_gain(self.gain, seen)))
-                commit(changes)
-                self._remember(probe)
+                change = _Change(seen, u, gain, lesson, _detach(probe))
+                with defer_interrupts():
+                    self._pending.add(taken)
+                    if in_window:
+                        self._window = change
+                        close_at_optimizer_step(self)
+                    else:
+                        self._write(change)
         return taken
 
-    def _surprises(self, s: Step) -> Tensor:
-        """What the gain learns from a step, (3,)."""
-        return surprises(s)
+    def _observe(self, probe: Probe, blocks: Tensor) -> Observation:
+        """Return what is known of the probed rows, and what the probe shows of them."""
+        fresh = self._rows.read(probe, self.table.rows.dtype)
+        before = self.table.recall(blocks)
+        first = self._rows.project(fresh, blocks)
+        old = torch.where(before.unvisited, first, before.old)
+        noise = None if probe.noise is None else probe.noise.detach().to(fresh.dtype)
+        return Observation(blocks, old, before.unvisited, fresh, noise)
+
+    def _track(self, seen: Observation, gain: Gain) -> Tensor:
+        """Return u_t = (1 - beta) u_{t-1} + beta g(w_t; xi)."""
+        rows = self._rows
+        keep: Scalar = 1 - gain.beta
+        beta: Scalar = gain.beta
+        if gain.rule is not None:
+            keep, beta = gain.shares(rows.logs(seen.old), rows.logs(seen.fresh))
+        u = rows.advance(seen.old, keep, Weights(current=beta), seen.fresh)
+        return rows.project(torch.where(seen.unvisited, seen.old, u), seen.blocks)
+
+    def _sum_surprises(self, seen: Observation) -> Tensor | None:
+        """Return what the gain learns from a step, (3,); None: nothing."""
+        if seen.noise is None:
+            return None
+        return self._rows.sum_surprises(
+            seen.old, seen.fresh, seen.noise, seen.blocks, seen.unvisited
+        )
+
+    def _write(self, change: _Change) -> None:
+        """Write a step that was checked."""
+        seen, gain = change.seen, change.gain
+        self.table.write(seen.blocks, seen.old, change.new, step=1, beta=gain.beta)
+        if self.table.gain is not None and gain.auto:
+            self.table.gain.copy_(next_gain(self.table.gain, change.lesson))
+        self._remember(change.probe)
 
     def _remember(self, probe: Probe) -> None:
-        """Write what a subclass keeps beside the rows; nothing can fail any more."""
+        """Write what a subclass keeps beside the table; nothing can fail any more."""
+
+    @torch.no_grad()
+    def close_window(self) -> None:
+        """Write what was accumulated; with ``accumulate=True`` an optimizer's step does it."""
+        if self._window is not None:
+            with defer_interrupts():
+                self._write(self._window)
+                self._window = None
+
+    def _join(self, first: Probe, second: Probe) -> Probe:
+        """Return the probe of two micro-batches together, detached."""
+
+        def cat(name: str) -> Tensor | None:
+            parts = [getattr(first, name), getattr(second, name)]
+            return None if None in parts else torch.cat(parts).detach()
+
+        joint = Probe(
+            torch.cat([first.blocks, second.blocks]),
+            torch.cat([first.values, second.values]).detach(),
+            torch.cat([first.samples_per_row(), second.samples_per_row()]),
+            noise=cat("noise"),
+            log_scale=cat("log_scale"),
+        )
+        return merge(joint, self._rows.scaled)
 
     def _checks(self, probe: Probe) -> Checks:
         values = probe.values
-        device = values.device if isinstance(values, Tensor) else self.rows.device
-        share = Share(self.objective.num_blocks)
-        return Checks(share, self.objective.inner_dim, device)
-
-    def _as_table(self) -> BlockTable:
-        buffers = {"rows": self.rows, "visited": self.visited}
-        share = Share(self.objective.num_blocks)
-        return BlockTable(buffers, share, scaled=rows_of(self.objective).scaled)
+        device = values.device if isinstance(values, Tensor) else self.table.rows.device
+        return Checks(self.table.share, self.objective.inner_dim, device)
 
     def read(self, blocks: Tensor) -> Tensor:
-        """u of ``blocks``, a copy, (k, p); 0 where a block was never met."""
-        return self._as_table().read(blocks)
+        """Return u of ``blocks``, a copy, (k, p); 0 where a block was never met."""
+        return self.table.read(blocks)
 
     def extra_repr(self) -> str:
-        """The size of the table, and beta."""
-        return f"num_blocks={len(self.rows)}, beta={self.beta!r}"
+        """Show the size of the table, and beta."""
+        return f"num_blocks={self.table.num_blocks}, beta={self.beta!r}"
 
 
-def _attached(probe: Probe) -> bool:
+def _is_attached(probe: Probe) -> bool:
     return isinstance(probe.values, Tensor) and probe.values.requires_grad
+
+
+def _detach(probe: Probe) -> Probe:
+    return replace(probe, values=probe.values.detach(), pair=None, loss=None)

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcco.methods.gain import RULES, START, Beta, chosen_gain, learns
+from fcco.methods.gain import Gain, read_gain
 from fcco.methods.weights import Scalar
 
 __all__ = ["Coefficients", "Gamma", "gamma_age", "gamma_storm", "gamma_theory"]
@@ -22,13 +22,9 @@ _LARGEST = torch.finfo(torch.float32).max
 """Beyond it torch refuses a number as the weight of a float32 tensor, in the middle of a step."""
 
 
-@dataclass(frozen=True)
-class Coefficients:
-    """The coefficients of one step: lr (eta), alpha, beta and gamma.
-
-    With a ``rule``, every row has a gain of its own, and ``beta`` is the number of the rule; with
-    ``auto``, ``beta`` is the gain that the memory of the table chose, and ``learns`` says whether
-    the memory learns from this step.
+@dataclass(frozen=True, kw_only=True)
+class Coefficients(Gain):
+    """The coefficients of one step: lr (eta), alpha, beta with its rule, and gamma.
 
     Examples:
         >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").alpha
@@ -37,21 +33,23 @@ class Coefficients:
 
     lr: float
     alpha: float
-    beta: float
     gamma: Gamma = 0.0
-    rule: str | None = None
-    auto: bool = False
-    learns: bool = False
 
     @classmethod
-    def of_groups(cls, groups: Sequence[Mapping[str, Any]]) -> "Coefficients":
-        """Those of the next step; only lr and weight_decay may differ between parameter groups."""
+    def from_groups(
+        cls, groups: Sequence[Mapping[str, Any]], memory: Tensor | None = None
+    ) -> "Coefficients":
+        """Read those of the next step; only lr and weight_decay may differ between groups.
+
+        Args:
+            groups: of an optimizer, whose numbers a scheduler or a user may have changed.
+            memory: what beta = "auto" chooses from.
+        """
         first = groups[0]
-        alpha, beta, gamma, rule = first["alpha"], first["beta"], first["gamma"], None
+        alpha, gamma = first["alpha"], first["gamma"]
         if not isinstance(alpha, float | int) or not 0 < alpha <= 1:
             raise ValueError(f"alpha must be a number in (0, 1], got {alpha!r}")
-        if not isinstance(beta, float | int) or not 0 < beta <= 1:
-            beta, rule = _read(beta)
+        gain = read_gain(first["beta"], memory)
         if isinstance(gamma, str):
             if gamma not in ("theory", "storm", "age"):
                 raise ValueError(
@@ -72,20 +70,15 @@ class Coefficients:
                         f"param group {number} has {name}={group[name]!r}, group 0 has "
                         f"{first[name]!r}: alpha, beta and gamma are common to all groups"
                     )
-        auto = first["beta"] == "auto"
-        return cls(lr=first["lr"], alpha=alpha, beta=beta, gamma=gamma, rule=rule, auto=auto)
-
-    def chosen(self, memory: Tensor) -> "Coefficients":
-        """The same with the gain that a memory has chosen, if it is to choose."""
-        if not self.auto:
-            return self
-        return replace(self, beta=chosen_gain(memory), learns=learns(memory))
-
-    def shares(self, old: Tensor, fresh: Tensor) -> tuple[Scalar, Scalar]:
-        """1 - beta and beta: numbers, or by the rule of each row's old and new logarithm."""
-        if self.rule is None:
-            return 1 - self.beta, self.beta
-        return RULES[self.rule](self.beta, old, fresh)
+        return cls(
+            lr=first["lr"],
+            alpha=alpha,
+            gamma=gamma,
+            beta=gain.beta,
+            rule=gain.rule,
+            auto=gain.auto,
+            learns=gain.learns,
+        )
 
     @property
     def corrects(self) -> bool:
@@ -93,7 +86,7 @@ class Coefficients:
         return self.gamma != 0 and (self.beta < 1 or self.gamma not in ("storm", "age"))
 
     def check_gamma(self, num_blocks: int, blocks_per_step: int) -> None:
-        """Raise where gamma="theory" is singular: in the first step too, where it has no effect."""
+        """Raise where gamma="theory" is singular, in the first step too, where it has no effect."""
         gamma_theory(self.beta, num_blocks, blocks_per_step)
 
     def gamma_of(
@@ -103,7 +96,7 @@ class Coefficients:
         blocks_per_step: int,
         dtype: torch.dtype = torch.float64,
     ) -> Scalar:
-        """gamma as a number, or as one number per probed row.
+        """Return gamma as a number, or as one number per probed row.
 
         Args:
             age: steps since each row's last visit, (k, 1); needed by gamma="age" only.
@@ -120,22 +113,6 @@ class Coefficients:
         if self.gamma == "theory":
             return gamma_theory(self.beta, num_blocks, blocks_per_step)
         return gamma_storm(self.beta) if isinstance(self.gamma, str) else self.gamma
-
-
-def _read(beta: Beta) -> tuple[float, str | None]:
-    """The number of a gain that is not one, and the rule it belongs to."""
-    if isinstance(beta, float | int):
-        raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
-    if beta == "auto":
-        return START, None
-    if isinstance(beta, tuple | list) and len(beta) == 2 and str(beta[0]) in RULES:
-        rule, number = beta
-        if isinstance(number, float | int) and (
-            abs(number) < _LARGEST if rule == "scent" else 0 < number <= 1
-        ):
-            return number, rule
-    rules = ", ".join(f'("{name}", number)' for name in RULES)
-    raise ValueError(f'beta must be a number in (0, 1], "auto" or one of {rules}, got {beta!r}')
 
 
 def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:

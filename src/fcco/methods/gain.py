@@ -12,20 +12,25 @@ and ``Probe.noise`` is the square root of R.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fcco.methods.weights import Scalar
+
 __all__ = [
-    "PLACE",
     "RULES",
+    "SLOPE_AT",
     "START",
     "Beta",
+    "Gain",
     "chosen_gain",
     "cosine_gain",
     "learns",
     "new_gain",
     "next_gain",
+    "read_gain",
 ]
 
 Beta = float | str | tuple[str, float]
@@ -34,24 +39,81 @@ Beta = float | str | tuple[str, float]
 START = 0.5
 """The gain until the noise was seen; it stays where an objective reports none."""
 
-PLACE = 0.4
-"""Where between row (0) and fresh value (1) the slope is taken that makes errors units of f."""
+SLOPE_AT = 0.4
+"""The place between row (0) and fresh value (1) whose slope converts errors of u to errors of f."""
 
-_LEAST = 0.02
-"""Of a gain that is chosen: a row that takes over less would not notice that it is wrong."""
+_SMALLEST = 0.02
+"""The least gain that is chosen: a row that takes over less would not notice that it is wrong."""
 
-_LAST = 300
+_WINDOW = 300
 """The rows that the means remember: enough to know beta to 0.1, and few enough to follow drift."""
 
-_MOST = 10
-"""The mean square of a step counts at most so many times the remembered one: a bad batch passes."""
+_CLIP = 10
+"""A step's mean square is clipped at this many times the running mean, against outlier batches."""
 
 _ROWS, _EVERY = 8, 4
-"""So many rows per step are enough to learn from, or all of every fourth step: it costs less."""
+"""The memory learns from every step until it has seen 8 rows per step, then from each fourth."""
+
+_LARGEST = torch.finfo(torch.float32).max
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """The gain of one step.
+
+    Args:
+        beta: the gain, or the number of a rule.
+        rule: the name in ``RULES`` of what gives every row its own gain; None: all have ``beta``.
+        auto: whether ``beta`` was chosen from what earlier steps saw.
+        learns: whether the choice learns from this step.
+    """
+
+    beta: float
+    rule: str | None = None
+    auto: bool = False
+    learns: bool = False
+
+    def shares(self, old: Tensor, fresh: Tensor) -> tuple[Scalar, Scalar]:
+        """Return 1 - beta and beta, of each row by the logarithms of its old and its fresh value.
+
+        Only a rule reads the logarithms; without one both shares are numbers.
+        """
+        if self.rule is None:
+            return 1 - self.beta, self.beta
+        return RULES[self.rule](self.beta, old, fresh)
+
+
+def read_gain(beta: Beta, memory: Tensor | None = None) -> Gain:
+    """Return the gain of the next step; raise ``ValueError`` if ``beta`` is none.
+
+    Args:
+        beta: a number, "auto", or a rule with its number.
+        memory: what "auto" chooses from, see ``new_gain``.
+
+    Examples:
+        >>> read_gain(0.3).beta, read_gain(("scent", 0.0)).rule, read_gain("auto").beta
+        (0.3, 'scent', 0.5)
+    """
+    if isinstance(beta, float | int):
+        if not 0 < beta <= 1:
+            raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
+        return Gain(beta=beta)
+    if beta == "auto":
+        if memory is None:
+            return Gain(beta=START, auto=True)
+        return Gain(beta=chosen_gain(memory), auto=True, learns=learns(memory))
+    if isinstance(beta, tuple | list) and len(beta) == 2 and str(beta[0]) in RULES:
+        rule, number = beta
+        if isinstance(number, float | int) and (
+            abs(number) < _LARGEST if rule == "scent" else 0 < number <= 1
+        ):
+            return Gain(beta=number, rule=rule)
+    rules = ", ".join(f'("{name}", number)' for name in RULES)
+    raise ValueError(f'beta must be a number in (0, 1], "auto" or one of {rules}, got {beta!r}')
 
 
 def new_gain() -> Tensor:
-    """What is remembered: steps, rows, and means of squared surprises and of squared noise.
+    """An empty memory: steps, rows, and means of squared surprises and of squared noise.
 
     It lies on the host, in float64.
     """
@@ -59,7 +121,7 @@ def new_gain() -> Tensor:
 
 
 def chosen_gain(memory: Tensor) -> float:
-    """P / (P + R) of what was seen lately.
+    """Return P / (P + R) of what was seen lately.
 
     Examples:
         >>> chosen_gain(new_gain()), chosen_gain(torch.tensor([7.0, 40.0, 4.0, 1.0]))
@@ -68,11 +130,11 @@ def chosen_gain(memory: Tensor) -> float:
     _, _, surprise, noise = memory.tolist()
     if surprise == 0:
         return START
-    return float(min(max(1 - noise / surprise, _LEAST), 1.0))
+    return float(min(max(1 - noise / surprise, _SMALLEST), 1.0))
 
 
 def learns(memory: Tensor) -> bool:
-    """Whether the next step is one to learn from.
+    """Return whether the memory learns from the next step.
 
     Examples:
         >>> [step for step in range(10) if learns(torch.tensor([step, 40.0, 4.0, 1.0]))]
@@ -84,7 +146,7 @@ def learns(memory: Tensor) -> bool:
 
 
 def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
-    """The memory after a step.
+    """Return the memory after a step.
 
     Args:
         memory: of the steps before.
@@ -98,10 +160,10 @@ def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
     step, rows, *means = memory.tolist()
     if seen and seen[0]:
         count, *sums = seen
-        if rows > _LAST and sums[0] > _MOST * count * means[0] > 0:
-            sums = [_MOST * count * means[0] * x / sums[0] for x in sums]
+        if rows > _WINDOW and sums[0] > _CLIP * count * means[0] > 0:
+            sums = [_CLIP * count * means[0] * x / sums[0] for x in sums]
         rows += count
-        share = min(count / min(rows, _LAST), 1.0)
+        share = min(count / min(rows, _WINDOW), 1.0)
         means = [m + share * (x / count - m) for m, x in zip(means, sums, strict=True)]
     return memory.new_tensor([step + 1, rows, *means])
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from fcco.methods.point import Point
-from fcco.methods.weights import WeightRow
+from fcco.methods.weights import Point, WeightRow
 
 __all__ = ["Method", "SlopeAt"]
 
@@ -97,6 +96,25 @@ class Method:
         """Whether exact passes are needed."""
         return self.gradient.anchored
 
+    @cached_property
+    def needs_pair(self) -> bool:
+        """Whether a closure must report ``Probe.pair``, values of an independent sample."""
+        return self.slope_at is SlopeAt.PAIR
+
+    @cached_property
+    def value_cost(self) -> int:
+        """The inner values that a sample costs in an ordinary step.
+
+        A directional derivative costs about as much as a value, and a pair is two of them.
+        """
+        visits = 1 + len(self.gradient.points if self.single_point else self.points)
+        return (visits + self.single_point) * (2 if self.needs_pair else 1)
+
+    @cached_property
+    def gradient_cost(self) -> int:
+        """The inner gradients that a sample costs in an ordinary step."""
+        return 1 + len(self.gradient.points)
+
     def updated(self) -> "Method":
         """The same method with slopes at u_t instead of u_{t-1}: practice's order.
 
@@ -118,9 +136,13 @@ class Method:
     def _updatable(self) -> bool:
         """Whether u_t is known when the slopes at w_t are taken, closure by closure.
 
-        m/B1 is known only after the last closure.
+        m/B1 is known only after the last closure. And the slope at each further point is taken
+        at the row as the sample would have updated it there, for which a row that is anchored may
+        look at the snapshot alone.
         """
-        if self.inner is None or self.anchored or self.single_point or self.shrinks:
+        if self.inner is None or self.single_point or self.shrinks:
+            return False
+        if self.anchored and self.points != (Point.SNAPSHOT,):
             return False
         return self.inner.weights(0.3, 0.7, 4.0) == self.inner.weights(0.3, 0.7, 2.0)
 

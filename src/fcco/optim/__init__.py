@@ -1,6 +1,6 @@
 """The optimizers."""
 
-from fcco.optim.choosers import BSGD, MSVRM, SOAP, SOX, FreshPair, Variant, by_name
+from fcco.optim.choosers import BSGD, MSVRM, SOAP, SOX, SVRG, FreshPair, Variant, by_name
 from fcco.optim.optimizer import CompositionalOptimizer
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "MSVRM",
     "SOAP",
     "SOX",
+    "SVRG",
     "CompositionalOptimizer",
     "FreshPair",
     "Variant",

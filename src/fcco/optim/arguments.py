@@ -1,17 +1,20 @@
-"""Checking what an optimizer is built with."""
+"""Checking what an optimizer is built with, and whose line a warning is about."""
 
 import math
+import sys
 
 from torch import Tensor
 
 from fcco.methods import Beta, Gamma, Method
 from fcco.problem import Objective, ScaledObjective
 
-__all__ = ["check_gain", "check_initial", "check_problem"]
+__all__ = ["check_gain", "check_initial", "check_problem", "user_stacklevel"]
+
+_OURS = ("fcco", "fcco_lab", "torch")  # torch wraps every optimizer's ``step``
 
 
 def check_problem(objective: Objective, method: Method, snapshot_every: int | None) -> None:
-    """The objective has its sizes, and snapshots are asked of a method that has them."""
+    """Require the sizes of the objective, and snapshots only of a method that has them."""
     sizes = ["num_blocks", "inner_dim"]
     if isinstance(objective, ScaledObjective):
         sizes.append("inner_size")
@@ -32,7 +35,7 @@ def check_problem(objective: Objective, method: Method, snapshot_every: int | No
 
 
 def check_gain(method: Method, beta: Beta, gamma: Gamma) -> None:
-    """A gain that is not a number is asked of a method that has a use for it."""
+    """Require that the method has a use for a gain that is not a number."""
     if isinstance(beta, float | int):
         return
     if method.inner is None:
@@ -50,12 +53,12 @@ def check_gain(method: Method, beta: Beta, gamma: Gamma) -> None:
 
 
 def _is_count(number: object) -> bool:
-    """Whether it is an int of at least 1; True is an int to Python, but no size."""
+    """Return whether it is an int of at least 1; True is an int to Python, but no size."""
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
 def check_initial(initial: Tensor | float | None, objective: Objective) -> None:
-    """``initial`` is None, a finite number or a finite floating tensor of shape (m, p)."""
+    """Require None, a finite number or a finite floating tensor of shape (m, p)."""
     if isinstance(initial, Tensor):
         shape = (objective.num_blocks, objective.inner_dim)
         if initial.shape != shape or not initial.is_floating_point():
@@ -67,3 +70,16 @@ def check_initial(initial: Tensor | float | None, objective: Objective) -> None:
             raise ValueError("initial has non-finite entries")
     elif initial is not None and not math.isfinite(initial):
         raise ValueError(f"initial must be finite, got {initial}")
+
+
+def user_stacklevel() -> int:
+    """Return the ``stacklevel`` of the nearest caller that is neither ours nor torch's.
+
+    Examples:
+        >>> user_stacklevel() > 0
+        True
+    """
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        frame, level = frame.f_back, level + 1
+    return level

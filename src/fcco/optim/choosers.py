@@ -1,7 +1,7 @@
 """The optimizers by name: each chooses a method."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor
 
@@ -10,44 +10,16 @@ from fcco.distributed import Ranks
 from fcco.kernel.safeguard import ChangeBound
 from fcco.kernel.storage import Place
 from fcco.methods import Beta, Gamma, Method, find
-from fcco.optim.block_optimizer import Params
-from fcco.optim.optimizer import CompositionalOptimizer
+from fcco.optim.optimizer import CompositionalOptimizer, Params
 from fcco.problem import Objective
 from fcco.updates import Update
 
-__all__ = ["BSGD", "MSVRM", "SOAP", "SOX", "FreshPair", "Variant", "by_name"]
+__all__ = ["BSGD", "MSVRM", "SOAP", "SOX", "SVRG", "FreshPair", "Variant", "by_name"]
 
 _MSVRM = {1: methods.MSVRM_V1, 2: methods.MSVRM_V2, 3: methods.MSVRM_V3}
 _SINGLE_POINT = {1: methods.SINGLE_POINT_V1, 2: methods.SINGLE_POINT_V2}
 _FRESH_PAIR = {1: methods.FRESH_PAIR_V1, 2: methods.FRESH_PAIR_V2, 3: methods.FRESH_PAIR_V3}
 _VARIANT = {1: methods.VARIANT_V1, 2: methods.VARIANT_V2, 3: methods.VARIANT_V3}
-
-
-class Common(TypedDict, total=False):
-    """Arguments of every optimizer; ``CompositionalOptimizer`` says what they mean."""
-
-    update: Update | None
-    buffers: Iterable[Tensor]
-    weight_decay: float
-    ranks: Ranks | None
-
-
-class WithTable(Common, total=False):
-    """Those of a method that tracks u."""
-
-    initial: Tensor | float | None
-    table_on: Place
-
-
-class Corrected(Common, total=False):
-    """Those of a method that looks at several points."""
-
-    snapshot_every: int | None
-    safeguard: ChangeBound | None
-
-
-class CorrectedTable(WithTable, Corrected, total=False):
-    """Both."""
 
 
 class SOX(CompositionalOptimizer):
@@ -69,11 +41,27 @@ class SOX(CompositionalOptimizer):
         alpha: float = 0.5,
         beta: Beta = "auto",
         updated_slopes: bool = False,
-        **further: Unpack[WithTable],
+        update: Update | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        _check("SOX", further, WithTable)
-        method = methods.SOX.updated() if updated_slopes else methods.SOX
-        super().__init__(params, objective, method, lr=lr, alpha=alpha, beta=beta, **further)
+        super().__init__(
+            params,
+            objective,
+            methods.SOX.updated() if updated_slopes else methods.SOX,
+            update,
+            lr=lr,
+            alpha=alpha,
+            beta=beta,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=weight_decay,
+            table_on=table_on,
+            ranks=ranks,
+        )
 
 
 class SOAP(CompositionalOptimizer):
@@ -87,11 +75,27 @@ class SOAP(CompositionalOptimizer):
         lr: float,
         beta: Beta = "auto",
         updated_slopes: bool = False,
-        **further: Unpack[WithTable],
+        update: Update | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        _check("SOAP", further, WithTable)
-        method = methods.SOAP.updated() if updated_slopes else methods.SOAP
-        super().__init__(params, objective, method, lr=lr, alpha=1.0, beta=beta, **further)
+        super().__init__(
+            params,
+            objective,
+            methods.SOAP.updated() if updated_slopes else methods.SOAP,
+            update,
+            lr=lr,
+            alpha=1.0,
+            beta=beta,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=weight_decay,
+            table_on=table_on,
+            ranks=ranks,
+        )
 
 
 class MSVRM(CompositionalOptimizer):
@@ -121,19 +125,73 @@ class MSVRM(CompositionalOptimizer):
         single_point: bool = False,
         updated_slopes: bool = False,
         one_slope: bool = False,
-        **further: Unpack[CorrectedTable],
+        update: Update | None = None,
+        snapshot_every: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+        safeguard: ChangeBound | None = None,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        _check("MSVRM", further, CorrectedTable)
-        method = _version(_SINGLE_POINT if single_point else _MSVRM, version)
+        method = _choose(_SINGLE_POINT if single_point else _MSVRM, version)
         super().__init__(
             params,
             objective,
             _with_slopes(method, updated_slopes=updated_slopes, one_slope=one_slope),
+            update,
             lr=lr,
             alpha=alpha,
             beta=beta,
             gamma=gamma,
-            **further,
+            snapshot_every=snapshot_every,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=weight_decay,
+            safeguard=safeguard,
+            table_on=table_on,
+            ranks=ranks,
+        )
+
+
+class SVRG(CompositionalOptimizer):
+    """Values and gradients as differences from the last exact pass: two points, no memory between.
+
+        u_i = g_i(w_t; xi) - g_i(w_s; xi) + g_i(w_s)
+        z_t = grad g(w_t; xi)^T grad f(u) - grad g(w_s; xi)^T grad f(g(w_s)) + grad F(w_s)
+
+    Call ``snapshot`` when ``snapshot_due``, as for version 3 of ``MSVRM``, whose two-point form it
+    is. For finite inner sums and high accuracy. ``alpha`` below 1 adds momentum. Further arguments
+    as for ``CompositionalOptimizer``.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        objective: Objective,
+        *,
+        lr: float,
+        alpha: float = 1.0,
+        update: Update | None = None,
+        snapshot_every: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        weight_decay: float = 0.0,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            objective,
+            methods.SVRG,
+            update,
+            lr=lr,
+            alpha=alpha,
+            beta=1.0,
+            snapshot_every=snapshot_every,
+            buffers=buffers,
+            weight_decay=weight_decay,
+            table_on=table_on,
+            ranks=ranks,
         )
 
 
@@ -154,11 +212,26 @@ class FreshPair(CompositionalOptimizer):
         version: int,
         lr: float,
         alpha: float = 0.5,
-        **further: Unpack[Corrected],
+        update: Update | None = None,
+        snapshot_every: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        weight_decay: float = 0.0,
+        safeguard: ChangeBound | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        _check("FreshPair", further, Corrected)
-        method = _version(_FRESH_PAIR, version)
-        super().__init__(params, objective, method, lr=lr, alpha=alpha, **further)
+        super().__init__(
+            params,
+            objective,
+            _choose(_FRESH_PAIR, version),
+            update,
+            lr=lr,
+            alpha=alpha,
+            snapshot_every=snapshot_every,
+            buffers=buffers,
+            weight_decay=weight_decay,
+            safeguard=safeguard,
+            ranks=ranks,
+        )
 
 
 class BSGD(CompositionalOptimizer):
@@ -174,10 +247,22 @@ class BSGD(CompositionalOptimizer):
         *,
         lr: float,
         alpha: float = 1.0,
-        **further: Unpack[Common],
+        update: Update | None = None,
+        buffers: Iterable[Tensor] = (),
+        weight_decay: float = 0.0,
+        ranks: Ranks | None = None,
     ) -> None:
-        _check("BSGD", further, Common)
-        super().__init__(params, objective, methods.BSGD, lr=lr, alpha=alpha, **further)
+        super().__init__(
+            params,
+            objective,
+            methods.BSGD,
+            update,
+            lr=lr,
+            alpha=alpha,
+            buffers=buffers,
+            weight_decay=weight_decay,
+            ranks=ranks,
+        )
 
 
 class Variant(CompositionalOptimizer):
@@ -196,11 +281,31 @@ class Variant(CompositionalOptimizer):
         lr: float,
         alpha: float = 0.5,
         beta: float = 0.5,
-        **further: Unpack[CorrectedTable],
+        update: Update | None = None,
+        snapshot_every: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        initial: Tensor | float | None = None,
+        weight_decay: float = 0.0,
+        safeguard: ChangeBound | None = None,
+        table_on: Place = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        _check("Variant", further, CorrectedTable)
-        method = _version(_VARIANT, version)
-        super().__init__(params, objective, method, lr=lr, alpha=alpha, beta=beta, **further)
+        super().__init__(
+            params,
+            objective,
+            _choose(_VARIANT, version),
+            update,
+            lr=lr,
+            alpha=alpha,
+            beta=beta,
+            snapshot_every=snapshot_every,
+            buffers=buffers,
+            initial=initial,
+            weight_decay=weight_decay,
+            safeguard=safeguard,
+            table_on=table_on,
+            ranks=ranks,
+        )
 
 
 def by_name(
@@ -212,7 +317,7 @@ def by_name(
     one_slope: bool = False,
     **settings: Any,
 ) -> CompositionalOptimizer:
-    """The optimizer of a method in ``fcco.methods.REGISTRY``.
+    """Build the optimizer of a method in ``fcco.methods.REGISTRY``.
 
     A coefficient that the method does not have is left out, so that one dictionary of settings
     serves a comparison of all.
@@ -246,14 +351,7 @@ def _with_slopes(method: Method, *, updated_slopes: bool, one_slope: bool) -> Me
     return method.updated() if updated_slopes else method
 
 
-def _version(versions: dict[int, Method], version: int) -> Method:
+def _choose(versions: dict[int, Method], version: int) -> Method:
     if version not in versions:
         raise ValueError(f"version must be one of {sorted(versions)}, got {version!r}")
     return versions[version]
-
-
-def _check(name: str, given: Mapping[str, Any], known: Any) -> None:
-    """An argument that the method has no use for is an error, though the base class knows it."""
-    for key in given:
-        if key not in known.__optional_keys__:
-            raise TypeError(f"{name} has no argument {key!r}")

@@ -1,42 +1,50 @@
 """The optimizer: it steps, estimates and takes snapshots."""
 
 import warnings
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.optimizer import ParamsT
 
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import is_sharded, likes, locals_of
-from fcco.kernel.agreement import agree, equally_many
+from fcco.kernel.agreement import agree, require_equal_counts
 from fcco.kernel.checks import Checks
-from fcco.kernel.exact import Exact, ExactPass
+from fcco.kernel.exact import ExactPass
 from fcco.kernel.gradients import GradientSum
+from fcco.kernel.interrupts import defer_interrupts
 from fcco.kernel.oracle import Oracle, as_closures
-from fcco.kernel.rows import rows_of
+from fcco.kernel.rows import Rows
 from fcco.kernel.safeguard import ChangeBound
-from fcco.kernel.step import Step, surprises, take
-from fcco.kernel.storage import Place
-from fcco.kernel.writes import Writes, commit
+from fcco.kernel.step import Step, sum_surprises, take
+from fcco.kernel.storage import Place, zeros_at
 from fcco.methods import Beta, Coefficients, Gamma, Method, Point, SlopeAt, next_gain
-from fcco.optim.arguments import check_gain, check_problem
-from fcco.optim.block_optimizer import BlockOptimizer, Params
-from fcco.optim.caller import users_line
-from fcco.optim.counters import Position
-from fcco.optim.memory import ANCHOR_STEP, follow, known
+from fcco.optim.arguments import check_gain, check_initial, check_problem, user_stacklevel
+from fcco.optim.memory import (
+    ANCHOR_STEP,
+    OWN_STATE,
+    Position,
+    build_table,
+    fresh_state,
+    has_anchor,
+    is_known,
+    move_state,
+    widen,
+)
+from fcco.optim.remembering import RememberingOptimizer
+from fcco.optim.state_dict import SHARED
 from fcco.problem import Closures, Objective
 from fcco.problem.batches import NoBlocks
 from fcco.updates import Plain, Update
 
-__all__ = ["CompositionalOptimizer"]
+__all__ = ["CompositionalOptimizer", "Params"]
 
-_Then = Callable[["_Live", list[Tensor], list[Tensor], list[bool]], Writes]
-"""The changes made with the parameters, z_t, the directions, and which parameters received a
-gradient."""
+Params = ParamsT | nn.Module
+"""Parameters, parameter groups, or a module, which also brings its buffers."""
 
 
 class _Live(NamedTuple):
@@ -50,13 +58,15 @@ class _Live(NamedTuple):
     """z_{t-1}; of a sharded parameter the local part."""
     sizes: list[int]
     """How many trainable parameters each group has."""
-    owned: list[Tensor]
+    movable: list[Tensor]
     """All parameters that may differ at an older point: frozen ones that were trained too."""
-    held: list[dict[str, Any]]
-    """The states of these."""
+    movable_parts: list[Tensor]
+    movable_states: list[dict[str, Any]]
+    places: dict[Point, list[Tensor]]
+    """``movable_parts`` at the older points."""
 
 
-class CompositionalOptimizer(BlockOptimizer):
+class CompositionalOptimizer(RememberingOptimizer):
     """Any method with any step rule; ``SOX``, ``MSVRM``, ``FreshPair`` and ``BSGD`` choose one.
 
     Args:
@@ -72,7 +82,7 @@ class CompositionalOptimizer(BlockOptimizer):
             a rule that gives each row its own, as ("scent", 0.0), see ``fcco.methods.RULES``.
         gamma: strength of the error correction: "theory", "storm", "age" or a number; None: "age"
             for a method that it corrects.
-        snapshot_every: steps between exact passes (version 3); None: whenever you call
+        snapshot_every: steps between exact passes (version 3, SVRG); None: whenever you call
             ``snapshot``.
         buffers: ``model.buffers()``, where parameters are given and a forward pass changes them
             (BatchNorm).
@@ -90,13 +100,23 @@ class CompositionalOptimizer(BlockOptimizer):
         >>> from fcco.objectives import MultiTaskAUC
         >>> model = torch.nn.Linear(4, 10)
         >>> objective = MultiTaskAUC(torch.arange(30) % 10)  # ten classes
-        >>> opt = CompositionalOptimizer(
-        ...     model, objective, MSVRM_V2, lr=0.1)
+        >>> opt = CompositionalOptimizer(model, objective, MSVRM_V2, lr=0.1)
         >>> opt.table.read(torch.tensor([0])).shape
         torch.Size([1, 4])
     """
 
-    parts = BlockOptimizer.parts | {"snapshot_every", "safeguard", "_warned"}
+    _pickled = (
+        *RememberingOptimizer._pickled,
+        "objective",
+        "snapshot_every",
+        "safeguard",
+        "_buffers",
+        "_dtype",
+        "_rows",
+        "_share",
+        "_table_on",
+        "_warned",
+    )
 
     def __init__(
         self,
@@ -120,26 +140,54 @@ class CompositionalOptimizer(BlockOptimizer):
         check_problem(objective, method, snapshot_every)
         gamma = ("age" if method.corrected else 0.0) if gamma is None else gamma
         check_gain(method, beta, gamma)
+        check_initial(initial, objective)
+        self.objective = objective
+        self.method = method
+        self.update = Plain() if update is None else update
         self.snapshot_every = snapshot_every
         self.safeguard = safeguard
+        self.ranks = Ranks() if ranks is None else ranks
+        self._share = share = self.ranks.share(objective.num_blocks)
+        if share.min_count == 0:
+            raise ValueError(f"{share.total} blocks cannot be shared by {share.size} ranks")
+        self._buffers: list[Tensor] | nn.Module = list(buffers)
+        if isinstance(params, nn.Module):
+            if self._buffers:
+                raise ValueError("a module brings its own buffers: leave out buffers=")
+            self._buffers, params = params, params.parameters()
+        self._table_on = table_on
         self._warned = False
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "weight_decay": weight_decay,
-                "alpha": alpha,
-                "beta": beta,
-                "gamma": gamma,
-            },
-            objective=objective,
-            method=method,
-            update=Plain() if update is None else update,
-            buffers=buffers,
-            initial=initial,
-            table_on=table_on,
-            ranks=ranks,
-        )
+        self._rows = Rows(objective)
+        self._progress = Position.zeros()
+        self.table = None
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "alpha": alpha,
+            "beta": beta,
+            "gamma": gamma,
+        }
+        super().__init__(params, defaults)
+        device = self._trainable()[0].device
+        self._dtype = torch.float32
+        for p in self._all_params():
+            self._dtype = torch.promote_types(self._dtype, p.dtype)
+        if isinstance(initial, Tensor):
+            self._dtype = widen(initial.dtype)
+        if method.inner is not None:
+            self.table = build_table(
+                self._rows,
+                method,
+                share,
+                dtype=self._dtype,
+                zeros=zeros_at(table_on, device),
+                gamma=gamma,
+                beta=beta,
+                initial=initial,
+            )
+        # torch, unflattening a state, takes of a group what the live one names.
+        shared = ["progress"] if self.table is None else ["progress", "table"]
+        next(group for group in self.param_groups if group["params"])[SHARED] = shared
         self._coefficients()
 
     @property
@@ -147,27 +195,27 @@ class CompositionalOptimizer(BlockOptimizer):
         """Whether ``snapshot`` must be called before the next step."""
         if not self.method.anchored:
             return False
-        now = self._counters.position()
+        now = Position.read(self._progress)
         if now.snapshot_step == 0:
             return True
         age = now.step + 1 - now.snapshot_step
         if self.snapshot_every is not None and age >= self.snapshot_every:
             return True
         # A parameter that was added, or thawed, since the last snapshot has no anchor of it.
-        return not self._counters.covers(
-            self.state.get(p, {}).get(ANCHOR_STEP) for p in self._all_params() if p.requires_grad
+        return not all(
+            has_anchor(self.state.get(p, {}), now.snapshot_step) for p in self._trainable()
         )
 
     @property
     def at_snapshot(self) -> bool:
         """Whether the last snapshot was taken where the model stands now."""
-        return self._counters.position().at_snapshot
+        return Position.read(self._progress).at_snapshot
 
-    # The verbs ----------------------------------------------------------------------------------
+    # The verbs ------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def step(self, closure: Closures) -> Tensor:  # type: ignore[override]  # a Probe, not a loss
-        """Advance u and z with one sample, then move w; returns the mean of f_i(u_t^i) probed.
+        """Advance u and z with one sample, then move w; return the mean of f_i(u_t^i) probed.
 
         With a batch in which there is no block (``EmptyBatch``) nothing changes, and 0 is returned.
 
@@ -176,7 +224,7 @@ class CompositionalOptimizer(BlockOptimizer):
                 rank brings equally many; under DDP the numbers may differ.
         """
         try:
-            return self._advance(closure, self.update, self._moves)
+            return self._advance(closure, self.update, move=True)
         except NoBlocks as error:
             return self._skip(closure, error)
 
@@ -190,13 +238,13 @@ class CompositionalOptimizer(BlockOptimizer):
             closure: as for ``step``.
         """
         try:
-            return self._advance(closure, Plain(), self._hands)
+            return self._advance(closure, Plain(), move=False)
         except NoBlocks as error:
             return self._skip(closure, error)
 
     @torch.no_grad()
     def snapshot(self, closures: Closures) -> None:
-        """One exact pass at w_t (version 3): g_i(w_t) for all i, and the full gradient.
+        """Take one exact pass at w_t: g_i(w_t) for all i, and the full gradient.
 
         The first one also fills the table, unless ``initial`` was given. Buffers and RNG are left
         as they were. With BatchNorm, "exact" means over chunks normalised by their own
@@ -208,18 +256,18 @@ class CompositionalOptimizer(BlockOptimizer):
                 chunks, equally many.
         """
         if not self.method.anchored:
-            raise ValueError(f"{self.method.name} has no snapshots; version 3 has")
+            raise ValueError(f"{self.method.name} has no snapshots; version 3 and SVRG have")
         live = self._prepare()
-        now, table, ranks = self._counters.position(), self.table, self.ranks
+        now, table, ranks = Position.read(self._progress), self.table, self.ranks
         first = now.snapshot_step == 0
         m, device = self.objective.num_blocks, live.params[0].device
-        fill = first and table is not None and not table.buffers["visited"].all()
+        fill = first and table is not None and not bool(table.visited.all())
         fill = ranks.any(fill, device)
         rows = totals = None
-        if table is not None and not fill:
+        if table is not None and not fill and self.method.slope_at is SlopeAt.TABLE:
             rows = ranks.whole(table.whole().to(device), m)
-        if table is not None and not first:
-            totals = ranks.whole(table.buffers["samples"].to(device), m)
+        if table is not None and table.samples is not None and not first:
+            totals = ranks.whole(table.samples.to(device), m)
         chunks = ranks.together(device, lambda: as_closures(closures))
         exact_pass = ExactPass(
             self.objective,
@@ -234,11 +282,35 @@ class CompositionalOptimizer(BlockOptimizer):
         )
         gradients = GradientSum(live.params, live.z, apart=True)
         with Oracle(
-            live.params, chunks, self._buffers, ranks.reduction, gradients=gradients
+            live.params, live.parts, chunks, self._buffers, ranks.reduction, gradients=gradients
         ) as oracle:
             exact = exact_pass.run(oracle)
-            writes = ranks.together(device, lambda: self._taken(live, exact, now, filled=fill))
-            commit(oracle.leave() + writes)
+            mine = slice(self._share.start, self._share.stop)
+            inner, samples = exact.inner[mine], exact.samples[mine]
+            ids = torch.arange(mine.start, mine.stop, device=inner.device)
+            anchors = likes(exact.gradients, live.params)
+            project = lambda: self._rows.project(inner, ids) if fill else None  # noqa: E731
+            filling = ranks.together(device, project)
+            kept = inner
+            if table is not None:
+                kept = table.whole() if filling is None else filling
+            # Every check has passed: from here on there are only changes.
+            with defer_interrupts():
+                oracle.leave()
+                self._store_point(live, Point.SNAPSHOT)
+                for state, anchor in zip(live.states, anchors, strict=True):
+                    state["anchor"] = anchor
+                    state[ANCHOR_STEP].fill_(now.step + 1)
+                if table is not None:
+                    if filling is not None:
+                        table.fill(filling, step=now.step)
+                    table.keep_snapshot(inner, samples, kept)
+                now._replace(
+                    snapshot_step=now.step + 1,
+                    at_snapshot=True,
+                    values=now.values + exact.value_queries,
+                    gradients=now.gradients + exact.gradient_queries,
+                ).write(self._progress)
 
     def restart(self) -> None:
         """Begin a stage from another iterate: w_0 = w_1 and u_{-1} = u_0; u and z stay.
@@ -246,68 +318,61 @@ class CompositionalOptimizer(BlockOptimizer):
         The corrections since the previous point then vanish in the next step. A snapshot taken
         before the parameters were set to the new iterate is kept, as the older point it is.
         """
-        now = self._counters.position()
-        commit(self._counters.put(now._replace(moved=False, at_snapshot=False)))
+        now = Position.read(self._progress)
+        with defer_interrupts():
+            now._replace(moved=False, at_snapshot=False).write(self._progress)
 
-    # How a step is made -------------------------------------------------------------------------
+    # How a step is made ---------------------------------------------------------------------------
 
-    def _skip(self, closure: Closures, error: NoBlocks) -> Tensor:
-        """What a step without blocks returns; it has changed nothing, as with any error."""
-        if self.ranks.size > 1 or not callable(closure):
-            raise error  # the other ranks or micro-batches have blocks
-        return torch.zeros((), dtype=self._dtype, device=next(self._all_params()).device)
+    def _advance(self, closure: Closures, rule: Update, *, move: bool) -> Tensor:
+        """Compute u_t, z_t and the direction of the step rule; after all checks, commit them.
 
-    def _advance(self, closure: Closures, rule: Update, then: _Then) -> Tensor:
-        """Compute u_t, z_t and the direction of the step rule; commit them after all checks.
-
-        Returns the mean of f.
+        Return the mean of f.
 
         Args:
             closure: as for ``step``.
             rule: the step rule.
-            then: the changes that use what was computed.
+            move: whether w moves; otherwise z_t is put into ``.grad``.
         """
         live = self._prepare()
         closures, c = as_closures(closure), self._coefficients()
-        now, table, method = self._counters.position(), self.table, self.method
+        now = Position.read(self._progress)
+        table, method, ranks = self.table, self.method, self.ranks
         if method.anchored and self.snapshot_due:
             what = "is due" if now.snapshot_step else "was never taken"
             raise ValueError(f"a snapshot {what} before step {now.step + 1}: call snapshot first")
-        stay = () if now.moved else (Point.PREVIOUS,)
-        places = {}
-        for point in method.points:
-            places[point] = list(map(itemgetter(point.value), live.held))
-        anchors = None
-        if method.anchored:
-            anchors = locals_of(map(itemgetter("anchor"), live.states))
+        coincide = [] if now.moved else [Point.PREVIOUS]
+        if now.at_snapshot:
+            coincide.append(Point.SNAPSHOT)
         checks = Checks(self._share, self.objective.inner_dim, live.params[0].device)
         s = Step(
             method=method,
             coefficients=c,
             number=now.step + 1,
-            coincide=(*stay, Point.SNAPSHOT) if now.at_snapshot else stay,
+            coincide=coincide,
             rows=self._rows,
             table=table,
             dtype=self._dtype,
             num_blocks=self.objective.num_blocks,
-            ranks=self.ranks.size,
+            ranks=ranks.size,
             checks=checks,
-            single=len(closures) == 1 and self.ranks.size == 1,
+            single=len(closures) == 1 and ranks.size == 1,
         )
-        buckets = self.ranks.reduction.active
+        buckets = ranks.reduction.active
         gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)
-        if self.ranks.size > 1 and (
-            gradients.narrow or not self.ranks.reduction.defer or any(map(is_sharded, live.params))
-        ):
-            why = "ranks meet in every closure (sharded or bf16 parameters, or defer=False)"
-            equally_many(len(closures), self.ranks, live.params[0].device, why)
+        if ranks.size > 1:
+            self._check_ranks(len(closures), live.params, gradients)
+        anchors = None
+        if method.anchored:
+            anchors = locals_of(state["anchor"] for state in live.states)
         with Oracle(
-            live.owned,
+            live.movable,
+            live.movable_parts,
             closures,
             self._buffers,
-            self.ranks.reduction,
+            ranks.reduction,
             gradients=gradients,
-            places=places,
+            places=live.places,
             factor=self._share.weight,
         ) as oracle:
             u, z = take(s, oracle, live.z, anchors)
@@ -316,133 +381,77 @@ class CompositionalOptimizer(BlockOptimizer):
             checks.rows(u, blocks, "u")
             checks.finite(z, "z")
             z = likes(z, live.params)
-            staged = self._staged(live, z)
-            along = locals_of(rule.directions(z, staged))
-            for direction, here in zip(along, live.z, strict=True):
-                if direction.shape != here.shape:
-                    raise ValueError(
-                        f"{type(rule).__name__}.directions must give a tensor of the shape of z "
-                        f"for every parameter, got {tuple(direction.shape)}"
-                    )
-            if along[0] is not z[0]:  # a plain step goes along z itself
-                checks.finite(along, f"direction of {type(rule).__name__}")
+            states = self._copy_states(live, z)
+            directions = self._directions(rule, z, states, live, checks)
             mean = self._rows.outer(u, blocks).mean()
-            # All changes are prepared before the last check, in which the ranks agree: nothing
-            # can fail after it.
-            writes = self._keeps(live, Point.PREVIOUS) + then(live, z, along, gradients.received)
-            for state, new in zip(live.states, staged, strict=True):
-                writes.append(partial(state.update, new))
-            if table is not None:
-                writes += table.writes(blocks, old, u, step=s.number, beta=c.beta)
-            if s.number == 1 and self.ranks.size > 1 and not self.ranks.reduction.modules:
+            if s.number == 1 and ranks.size > 1 and not ranks.reduction.modules:
                 warnings.warn(
-                    f"{self.ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
+                    f"{ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
                     "called that averages their gradients",
-                    stacklevel=users_line(),
+                    stacklevel=user_stacklevel(),
                 )
-            sums = surprises(s) if c.learns else None
-            if self.ranks.size == 1:
+            grads: list[Tensor] = []
+            if not move:
+                grads = [new.to(p.dtype, copy=True) for p, new in zip(live.params, z, strict=True)]
+            sums = sum_surprises(s) if c.learns else None
+            if ranks.size == 1:
                 samples, seen = checks.read(checks.samples, sums)
             else:
-                samples, of_all, seen = agree(checks, self.ranks, s.count, mean, sums)
-                writes.append(partial(mean.fill_, of_all))
-            if table is not None and c.auto:
-                memory = table.buffers["gain"]
-                writes.append(partial(memory.copy_, next_gain(memory, seen)))
-            pair = 2 if method.slope_at is SlopeAt.PAIR else 1
-            after = Position(
-                step=s.number,
-                snapshot_step=now.snapshot_step,
-                moved=True,
-                values=now.values + samples * oracle.value_passes * pair,
-                gradients=now.gradients + samples * oracle.gradient_passes,
-            )
-            commit(oracle.keep() + self._counters.put(after) + writes)
+                samples, of_all, seen = agree(checks, ranks, s.count, mean, sums)
+                mean.fill_(of_all)
+            # Every check has passed, on all ranks: from here on there are only changes.
+            with defer_interrupts():
+                if table is not None:
+                    table.write(blocks, old, u, step=s.number, beta=c.beta)
+                    if table.gain is not None and c.auto:
+                        table.gain.copy_(next_gain(table.gain, seen))
+                oracle.keep()
+                self._store_point(live, Point.PREVIOUS)
+                for state, new in zip(live.states, states, strict=True):
+                    state.update(new)
+                if move:
+                    self._move(live, directions, gradients.received)
+                else:
+                    for p, grad in zip(live.params, grads, strict=True):
+                        p.grad = grad
+                Position(
+                    step=s.number,
+                    snapshot_step=now.snapshot_step,
+                    moved=True,
+                    values=now.values
+                    + samples * oracle.value_passes * (2 if method.needs_pair else 1),
+                    gradients=now.gradients + samples * oracle.gradient_passes,
+                ).write(self._progress)
         return mean
 
-    def _taken(self, live: _Live, exact: Exact, now: Position, *, filled: bool) -> Writes:
-        """Changes that keep a snapshot, and fill the table with it."""
-        writes = self._keeps(live, Point.SNAPSHOT) + self._counters.put(
-            now._replace(
-                snapshot_step=now.step + 1,
-                at_snapshot=True,
-                values=now.values + exact.value_queries,
-                gradients=now.gradients + exact.gradient_queries,
-            )
-        )
-        table = self.table
-        if table is not None:
-            inner = exact.inner[table.share.start : table.share.stop]
-            samples = exact.samples[table.share.start : table.share.stop]
-            if filled:
-                ids = torch.arange(table.share.start, table.share.stop, device=inner.device)
-                writes += table.fill(self._rows.project(inner, ids), step=now.step)
-            writes += table.keep_snapshot(inner, samples, filled=filled)
-        anchors = likes(exact.gradients, live.params)
-        for state, anchor in zip(live.states, anchors, strict=True):
-            writes.append(partial(state.update, anchor=anchor))
-            writes.append(partial(state[ANCHOR_STEP].fill_, now.step + 1))
-        return writes
-
-    def _moves(
-        self, live: _Live, z: list[Tensor], along: list[Tensor], received: list[bool]
-    ) -> Writes:
-        """Changes that make the step: w_{t+1} = (1 - lr weight_decay) w_t - lr direction."""
-        writes: Writes = []
-        moves = zip(live.parts, along, received, strict=True)
-        for group, size in zip(self.param_groups, live.sizes, strict=True):
-            if not size:
-                continue
-            params, directions, got = zip(*islice(moves, size), strict=True)
-            if group["weight_decay"] != 0 and any(got):
-                decay = [p for p, moved in zip(params, got, strict=True) if moved]
-                kept = 1 - group["lr"] * group["weight_decay"]
-                writes.append(partial(torch._foreach_mul_, decay, kept))
-            writes.append(partial(torch._foreach_add_, params, directions, alpha=-group["lr"]))
-        return writes
-
-    def _hands(
-        self, live: _Live, z: list[Tensor], along: list[Tensor], received: list[bool]
-    ) -> Writes:
-        """Changes that put z_t into ``.grad``."""
-        pairs = zip(live.params, z, strict=True)
-        return [partial(setattr, p, "grad", new.to(p.dtype, copy=True)) for p, new in pairs]
-
-    def _staged(self, live: _Live, z: list[Tensor]) -> list[dict[str, Any]]:
-        """The states with z_t, and with copies of what the step rule will overwrite.
-
-        A rule that fails, or gives something that is not finite, then leaves nothing behind.
-        """
-        staged = []
-        for state, new in zip(live.states, z, strict=True):
-            copy = dict(state, z=new)
-            for name in self._remembered:
-                copy[name] = state[name].clone()
-            staged.append(copy)
-        return staged
+    def _skip(self, closure: Closures, error: NoBlocks) -> Tensor:
+        """Return what a step without blocks returns; it has changed nothing, as with any error."""
+        if self.ranks.size > 1 or not callable(closure):
+            raise error  # the other ranks or micro-batches have blocks
+        return torch.zeros((), dtype=self._dtype, device=next(self._all_params()).device)
 
     def _prepare(self) -> _Live:
-        """The trainable parameters and their states; ``.grad`` is discarded.
+        """Return the trainable parameters and their states; ``.grad`` is discarded.
 
         A parameter that was frozen until now gets a new state, which is stored with the commit.
         """
         params: list[Tensor] = []
         states: list[dict[str, Any]] = []
-        z, sizes, frozen, held = [], [], [], []
+        z, sizes, frozen, frozen_states = [], [], [], []
         for group in self.param_groups:
             before = len(params)
             for p in group["params"]:
                 p.grad = None
                 state = self.state.get(p, {})
                 if not p.requires_grad:
-                    if known(state):
+                    if is_known(state):
                         frozen.append(p)
-                        held.append(state)
+                        frozen_states.append(state)
                     continue
                 if not isinstance(state.get("z"), Tensor):
-                    state = self._fresh(p)
+                    state = fresh_state(p, self.method, self.update)
                 elif state["z"].device != p.device:
-                    follow(state, p.device)
+                    move_state(state, p.device)
                 params.append(p)
                 states.append(state)
                 z.append(state["z"])
@@ -452,7 +461,7 @@ class CompositionalOptimizer(BlockOptimizer):
         if self.method.single_point and any(is_sharded(p) for p in params):
             raise ValueError("single_point=True is not supported with sharded parameters (DTensor)")
         if self._rows.objective is not self.objective:  # it was replaced
-            self._rows = rows_of(self.objective)
+            self._rows = Rows(self.objective)
         device = params[0].device
         for buffer in self._buffers if isinstance(self._buffers, list) else ():
             if buffer.device != device:
@@ -461,36 +470,102 @@ class CompositionalOptimizer(BlockOptimizer):
                     "gets new buffers, so build the optimizer after moving the model"
                 )
         table = self.table
-        if table is not None and self._table_on is None:
+        if table is not None and self._table_on is None and table.rows.device != device:
             table.follow(device)
-        parts, owned, held = locals_of(params), params + frozen, states + held
-        return _Live(params, parts, states, locals_of(z), sizes, owned, held)
-
-    def _keeps(self, live: _Live, point: Point) -> Writes:
-        """Changes that keep the states, and where every parameter stands now as ``point``."""
-        writes: Writes = [partial(self.state.update, dict(zip(live.owned, live.held, strict=True)))]
-        if point in self.method.points:
-            there = map(itemgetter(point.value), live.held)
-            copies = locals_of(there), locals_of(live.owned)
-            writes.append(partial(torch._foreach_copy_, *copies))
-        return writes
+        movable, movable_states = params + frozen, states + frozen_states
+        parts = locals_of(movable)
+        places = {}
+        for point in self.method.points:
+            places[point] = locals_of(map(itemgetter(point.value), movable_states))
+        return _Live(
+            params,
+            parts[: len(params)],
+            states,
+            locals_of(z),
+            sizes,
+            movable,
+            parts,
+            movable_states,
+            places,
+        )
 
     def _coefficients(self) -> Coefficients:
-        c = Coefficients.of_groups(self.param_groups)
+        """Read the coefficients of the next step from the parameter groups, and check them."""
+        table = self.table
+        c = Coefficients.from_groups(self.param_groups, None if table is None else table.gain)
         if c.auto or c.rule is not None:
             check_gain(self.method, self.param_groups[0]["beta"], c.gamma)
-        if c.auto and self.table is not None:
-            if "gain" not in self.table.buffers:
-                raise ValueError('beta="auto" needs an optimizer that was built with beta="auto"')
-            c = c.chosen(self.table.buffers["gain"])
+        if c.auto and table is not None and table.gain is None:
+            raise ValueError('beta="auto" needs an optimizer that was built with beta="auto"')
         if not self.method.corrected:
             return c
-        if c.gamma == "age" and self.table and "last_visit" not in self.table.buffers:
+        if c.gamma == "age" and table is not None and table.last_visit is None:
             raise ValueError('gamma="age" needs an optimizer that was built with gamma="age"')
         if c.gamma == "theory" and c.beta > 0.5 and not self._warned:
             self._warned = True
             warnings.warn(
                 f'gamma="theory" is analysed for beta <= 1/2 only, and beta={c.beta}',
-                stacklevel=users_line(),
+                stacklevel=user_stacklevel(),
             )
         return c
+
+    def _check_ranks(self, closures: int, params: list[Tensor], gradients: GradientSum) -> None:
+        """Require equally many closures on all ranks where these meet in every closure."""
+        if gradients.narrow or not self.ranks.reduction.defer or any(map(is_sharded, params)):
+            reason = "ranks meet in every closure (sharded or bf16 parameters, or defer=False)"
+            require_equal_counts(closures, self.ranks, params[0].device, reason)
+
+    def _copy_states(self, live: _Live, z: list[Tensor]) -> list[dict[str, Any]]:
+        """Return z_t, and copies of what the step rule will overwrite, for every parameter.
+
+        A rule that fails, or gives something that is not finite, then leaves nothing behind.
+        """
+        copies = []
+        for state, new in zip(live.states, z, strict=True):
+            copy = {"z": new}
+            for name in state.keys() - OWN_STATE:
+                copy[name] = state[name].clone()
+            copies.append(copy)
+        return copies
+
+    def _directions(
+        self,
+        rule: Update,
+        z: list[Tensor],
+        states: list[dict[str, Any]],
+        live: _Live,
+        checks: Checks,
+    ) -> list[Tensor]:
+        """Return the direction of the step rule for every parameter, as far as it is here."""
+        directions = locals_of(rule.directions(z, states))
+        for direction, here in zip(directions, live.z, strict=True):
+            if direction.shape != here.shape:
+                raise ValueError(
+                    f"{type(rule).__name__}.directions must give a tensor of the shape of z for "
+                    f"every parameter, got {tuple(direction.shape)}"
+                )
+        if directions[0] is not z[0]:  # a plain step goes along z itself
+            checks.finite(directions, f"direction of {type(rule).__name__}")
+        return directions
+
+    def _store_point(self, live: _Live, point: Point) -> None:
+        """Store the states, and where every parameter stands now as ``point``."""
+        for p, state in zip(live.movable, live.movable_states, strict=True):
+            self.state[p] = state
+        if point in live.places:
+            torch._foreach_copy_(live.places[point], live.movable_parts)
+
+    def _move(self, live: _Live, directions: list[Tensor], received: list[bool]) -> None:
+        """Make the step: w_{t+1} = (1 - lr weight_decay) w_t - lr direction.
+
+        A parameter that received no gradient at any point does not decay.
+        """
+        moves = zip(live.parts, directions, received, strict=True)
+        for group, size in zip(self.param_groups, live.sizes, strict=True):
+            if not size:
+                continue
+            params, along, got = zip(*islice(moves, size), strict=True)
+            if group["weight_decay"] != 0 and any(got):
+                decaying = [p for p, moved in zip(params, got, strict=True) if moved]
+                torch._foreach_mul_(decaying, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_add_(params, along, alpha=-group["lr"])

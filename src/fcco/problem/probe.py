@@ -20,12 +20,12 @@ class Probe:
             they are what ``queries`` counts, and what weighs a block that an exact pass meets in
             several chunks.
         pair: shape (B1, p): values of an independent inner sample, needed only by the fresh pair.
-        log_scale: shape (B1,), not differentiable: g_i = exp(log_scale) values, for a
-            ``ScaledObjective``; it applies to ``pair`` too.
         loss: a scalar ordinary loss added to the objective (cross-entropy, a regulariser).
         noise: shape (B1, p), not differentiable: the standard error of each value, at the same
             log-scale; NaN where it is not known. For a mean over k samples it is their standard
             deviation divided by sqrt(k). ``beta="auto"`` needs it, nothing else does.
+        log_scale: shape (B1,), not differentiable: g_i = exp(log_scale) values, for a
+            ``ScaledObjective``; it applies to ``pair`` too.
 
     Examples:
         >>> Probe(torch.tensor([4, 2]), torch.zeros(2, 1), samples=16).samples_per_row()
@@ -37,8 +37,8 @@ class Probe:
     samples: int | Tensor = 1
     pair: Tensor | None = None
     loss: Tensor | None = None
-    log_scale: Tensor | None = None
     noise: Tensor | None = None
+    log_scale: Tensor | None = None
 
     def samples_per_row(self) -> Tensor:
         """Inner samples behind each row, as an int64 tensor of shape (B1,)."""

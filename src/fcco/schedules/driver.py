@@ -120,7 +120,7 @@ class Driver:
         if self._kept.pop("incomplete", False):  # w_t was kept; u_t and z_t belong to it
             self._kept["z"] = [z.clone() for z in self._estimates()]
             if self.opt.table is not None:
-                self._kept["table"] = copy.deepcopy(self.opt.table.buffers)
+                self._kept["table"] = copy.deepcopy(self.opt.table.state_dict())
         self._done += 1
         if not self.finished:
             if self._done + 1 in self.recipe.starts:
@@ -138,7 +138,7 @@ class Driver:
             for z, kept in zip(self._estimates(), self._kept["z"], strict=True):
                 z.copy_(kept)
         if "table" in self._kept and self.opt.table is not None:
-            self.opt.table.buffers.update(copy.deepcopy(self._kept["table"]))
+            self.opt.table.load_state_dict(self._kept["table"])
         self.opt.restart()
 
     def get_last_lr(self) -> list[float]:

@@ -85,7 +85,9 @@ def theorem_2(
     def coefficients(t: int) -> Coefficients:
         before = eta(t - 1)
         beta = c_beta * (m / B1) ** 2 * before**2
-        return Coefficients(eta(t), min(1.0, c_alpha * before), min(0.5, beta), "theory")
+        return Coefficients(
+            lr=eta(t), alpha=min(1.0, c_alpha * before), beta=min(0.5, beta), gamma="theory"
+        )
 
     stage = Stage(T, coefficients)
     return Recipe("thm:1", methods.MSVRM_V1, Plain(), (stage,), initial_samples=1)
@@ -117,7 +119,7 @@ def theorem_3(
         before = eta(t - 1)
         alpha = c_alpha * (m / B1) * before**2
         beta = c_beta * (m / B1) ** 2 * before**2
-        return Coefficients(eta(t), min(1.0, alpha), min(0.5, beta), "theory")
+        return Coefficients(lr=eta(t), alpha=min(1.0, alpha), beta=min(0.5, beta), gamma="theory")
 
     stage = Stage(T, coefficients)
     return Recipe("thm:2", methods.MSVRM_V2, Plain(), (stage,), initial_samples=1)

@@ -31,7 +31,6 @@ class Solver:
         applies: whether it can solve a problem.
         today: whether users have it without fcco, so that a gain is measured against it.
         paired: whether the objective must report ``Probe.pair`` (the fresh pair).
-        label: in tables and legends; empty: its name.
 
     Examples:
         >>> def wait(task, *, steps):
@@ -47,4 +46,3 @@ class Solver:
     applies: Callable[[Problem], bool] = _always
     today: bool = False
     paired: bool = False
-    label: str = ""

@@ -102,7 +102,7 @@ class Task:
             for index in self.samples(factor):
                 yield self.objective.batch(self.inputs(index), index)
             return
-        blocks, samples = sizes_of_step(self.objective, factor * self.batch)
+        blocks, samples = sizes_of_step(self.objective, factor * self.batch, paired=self._paired)
         loader = block_loader(
             self.problem.inputs,
             self.objective,
@@ -184,10 +184,13 @@ class Task:
         return value if penalty is None else value + penalty
 
 
-def sizes_of_step(objective: SampledObjective, batch: int) -> tuple[int, int]:
+def sizes_of_step(
+    objective: SampledObjective, batch: int, *, paired: bool = False
+) -> tuple[int, int]:
     """Blocks and samples per block of a step that sends at most ``batch`` inputs, if possible.
 
-    Half of the inputs are blocks, or as many as there are; the samples fill the rest.
+    Half of the inputs are blocks, or as many as there are; the samples fill the rest. Pairs need
+    more samples, in multiples of 4: two halves of two classes.
 
     Examples:
         >>> from fcco.objectives import Cox, GroupDRO
@@ -196,8 +199,9 @@ def sizes_of_step(objective: SampledObjective, batch: int) -> tuple[int, int]:
         >>> sizes_of_step(GroupDRO(torch.arange(50) % 4, temperature=1.0), 16)
         (4, 4)
     """
-    blocks = max(1, min(objective.num_blocks, batch // 2))
-    for samples in range(batch, 0, -1):
+    least = 4 if paired else 1
+    blocks = max(1, min(objective.num_blocks, batch // max(2, least)))
+    for samples in range(batch - batch % least, least, -least):
         try:
             sampler = BlockSampler(
                 objective, blocks_per_step=blocks, samples_per_block=samples, num_steps=1
@@ -206,7 +210,7 @@ def sizes_of_step(objective: SampledObjective, batch: int) -> tuple[int, int]:
                 return blocks, samples
         except ValueError:  # the objective needs another number, such as an even one
             continue
-    return max(1, blocks // 2), 2
+    return blocks, least
 
 
 def run_solver(solver: Solver, task: Task, settings: Mapping[str, Any]) -> dict[str, Any]:

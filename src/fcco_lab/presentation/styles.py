@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from fcco_lab.entries import ENTRIES
+from fcco_lab.presentation.methods import style_of
 from fcco_lab.presentation.naming import CONTENDERS, in_order
 
 __all__ = ["Style", "styles"]
@@ -59,7 +59,7 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
     for label in ordered:
         if label in CONTENDERS:
             method, update = CONTENDERS[label]
-            found[label] = Style(ENTRIES[method].colours[0], _DASHES[update], marks[method])
+            found[label] = Style(style_of(method).light, _DASHES[update], marks[method])
         else:
             turn, place = divmod(others.index(label), len(_OTHERS))
             dash = list(_DASHES.values())[turn % len(_DASHES)]

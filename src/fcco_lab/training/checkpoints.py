@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fcco.optim.caller import users_line
+from fcco.optim.arguments import user_stacklevel
 from fcco_lab.files import checksum, regular, remove, write
 from fcco_lab.training.crew import Crew
 from fcco_lab.training.descriptions import reader_of
@@ -125,7 +125,7 @@ class Checkpoints:
                     instead = "starting anew" if last else "going back to the one before"
                     warnings.warn(
                         f"checkpoint {path} is spoiled ({error}); {instead}",
-                        stacklevel=users_line(),
+                        stacklevel=user_stacklevel(),
                     )
                 continue
             if other:

@@ -11,7 +11,7 @@ from fcco.distributed.sharded import global_norm
 from fcco.kernel.exact import ExactPass
 from fcco.kernel.gradients import GradientSum
 from fcco.kernel.oracle import Oracle
-from fcco.kernel.rows import rows_of
+from fcco.kernel.rows import Rows
 from fcco.optim import CompositionalOptimizer
 from fcco.problem import SampledObjective
 
@@ -42,7 +42,7 @@ def diagnose(
         ['estimator', 'gradient', 'tracking']
     """
     params = [p for group in opt.param_groups for p in group["params"] if p.requires_grad]
-    rows, alone, device = rows_of(objective), Ranks.alone(), params[0].device
+    rows, alone, device = Rows(objective), Ranks.alone(), params[0].device
     chunks = exact_pass(model, inputs, objective, chunk_size=chunk_size, rank=0, world_size=1)
     whole = ExactPass(
         objective,
@@ -57,7 +57,9 @@ def diagnose(
     )
     z = [opt.state[p]["z"] for p in params]
     gradients = GradientSum(params, z, apart=True)
-    with Oracle(params, chunks, model, alone.reduction, gradients=gradients) as oracle:
+    with Oracle(
+        params, params, chunks, model, alone.reduction, gradients=gradients
+    ) as oracle:
         exact = whole.run(oracle)
     gaps = torch._foreach_sub(z, exact.gradients)
     result = {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fcco.optim.caller import users_line
+from fcco.optim.arguments import user_stacklevel
 from fcco_lab.files import regular, remove, sweep, write
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.identity import difference
@@ -68,7 +68,7 @@ def _locked(lock: int, output: Path) -> bool:
     except OSError as error:
         warnings.warn(
             f"{output} cannot be locked ({error.strerror}): start no second process there",
-            stacklevel=users_line(),
+            stacklevel=user_stacklevel(),
         )
         return False
     os.truncate(lock, 0)

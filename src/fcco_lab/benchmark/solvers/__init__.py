@@ -7,7 +7,7 @@ from fcco_lab.benchmark.solvers.optimizers import optimizers
 from fcco_lab.benchmark.solvers.other_libraries import OTHER_LIBRARIES
 from fcco_lab.benchmark.solvers.stagewise import STAGEWISE
 
-__all__ = ["USUAL", "solvers"]
+__all__ = ["USUAL", "is_of_today", "solvers"]
 
 USUAL = [
     "lbfgs",
@@ -33,3 +33,9 @@ USUAL = [
 def solvers() -> dict[str, Solver]:
     """All of them; the registry is read when this is called, so a method of one's own is there."""
     return {**FULL_BATCH, **BATCH_LOSSES, **OTHER_LIBRARIES, **optimizers(), **STAGEWISE}
+
+
+def is_of_today(name: str) -> bool:
+    """Whether users have a solver without fcco; one that is not known here counts as ours."""
+    found = solvers().get(name)
+    return found is not None and found.today

@@ -73,22 +73,21 @@ def _remembering(task: Task, **settings: Any) -> None:
     descend(task, task.remembering_loss, **settings)
 
 
-def _entry(run: Callable[..., None], label: str, *, adam: bool, **fixed: Any) -> Solver:
+def _entry(run: Callable[..., None], *, adam: bool, **fixed: Any) -> Solver:
     default = {"lr": 1e-3 if adam else 0.1, "decay": NO_DECAY}
     return Solver(
         partial(run, adam=adam, **fixed),
         ADAM if adam else SGD,
         default,
         today=run is _of_batch,
-        label=label,
     )
 
 
 BATCH_LOSSES = {
-    "in-batch": _entry(_of_batch, "in-batch, SGD", adam=False),
-    "in-batch-adam": _entry(_of_batch, "in-batch, Adam", adam=True),
-    "large-batch": _entry(_of_batch, "16 × batch, Adam", adam=True, factor=16),
-    "accumulation": _entry(_of_batch, "16 accumulated, Adam", adam=True, factor=16, accumulate=True),
-    "table-sgd": _entry(_remembering, "remembering loss, SGD", adam=False),
-    "table-adam": _entry(_remembering, "remembering loss, Adam", adam=True),
+    "in-batch": _entry(_of_batch, adam=False),
+    "in-batch-adam": _entry(_of_batch, adam=True),
+    "large-batch": _entry(_of_batch, adam=True, factor=16),
+    "accumulation": _entry(_of_batch, adam=True, factor=16, accumulate=True),
+    "table-sgd": _entry(_remembering, adam=False),
+    "table-adam": _entry(_remembering, adam=True),
 }

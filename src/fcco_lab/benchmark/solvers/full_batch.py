@@ -51,6 +51,4 @@ def lbfgs(task: Task, *, history: int) -> None:
             return
 
 
-FULL_BATCH = {
-    "lbfgs": Solver(lbfgs, default={"history": 50}, today=True, label="L-BFGS"),
-}
+FULL_BATCH = {"lbfgs": Solver(lbfgs, default={"history": 50}, today=True)}

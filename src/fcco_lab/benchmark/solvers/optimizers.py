@@ -89,7 +89,7 @@ def _of_entry(entry: Entry, **fixed: Any) -> Solver:
         if name == "decay" or (name in entry.coefficients and name not in fixed)
     }
     applies = Solver.applies
-    if entry.needs_pair:
+    if entry.method.needs_pair:
         applies = _has_pairs
     elif entry.name == "bsgd":
         applies = _draws_blocks
@@ -99,40 +99,32 @@ def _of_entry(entry: Entry, **fixed: Any) -> Solver:
         {"lr": 0.1, "decay": _NO_DECAY},
         applies=applies,
         today=entry.name == "bsgd",
-        paired=entry.needs_pair,
-        label=entry.label,
+        paired=entry.method.needs_pair,
     )
 
 
-def _with_rule(solver: Solver, label: str, *, update: str, lr: float) -> Solver:
+def _with_rule(solver: Solver, *, update: str, lr: float) -> Solver:
     """The same with another step rule, whose step sizes need no unit."""
-    assert isinstance(solver.run, partial)
     return replace(
         solver,
         run=partial(solver.run, update=update),
         ranges={**solver.ranges, "lr": Log(3e-4, 0.3)},
         default={**solver.default, "lr": lr},
-        label=label,
     )
 
 
 def optimizers() -> dict[str, Solver]:
     """All methods of the registry by name, then variants."""
     plain = {name: _of_entry(entry) for name, entry in REGISTRY.items()}
-    sox, v2 = REGISTRY["sox"], REGISTRY["msvrm-v2"]
-    updated = partial(_of_entry, sox, updated_slopes=True)
-    auto = replace(updated(beta="auto"), label="SOX, auto")
+    updated = partial(_of_entry, REGISTRY["sox"], updated_slopes=True)
+    auto = updated(beta="auto")
     variants = {
-        "sox-updated": replace(updated(), label="SOX, slopes at u_t"),
+        "sox-updated": updated(),
         "sox-auto": auto,
-        "sox-adam": _with_rule(auto, "SOX, auto, Adam", update="adam", lr=1e-3),
-        "sox-cosine": replace(updated(beta=1.0, cosine=True), label="SOX, cosine gain"),
-        "sox-scent": replace(
-            updated(beta=("scent", 0.0)), label="SOX, SCENT's gain", applies=_is_logarithm
-        ),
-        "msvrm-v2-normalized": _with_rule(
-            plain["msvrm-v2"], "AdaMSVRM-v2", update="normalized", lr=1e-2
-        ),
-        "msvrm-v2-adam": _with_rule(_of_entry(v2), "MSVRM-v2, Adam", update="adam", lr=1e-3),
+        "sox-adam": _with_rule(auto, update="adam", lr=1e-3),
+        "sox-cosine": updated(beta=1.0, cosine=True),
+        "sox-scent": replace(updated(beta=("scent", 0.0)), applies=_is_logarithm),
+        "msvrm-v2-normalized": _with_rule(plain["msvrm-v2"], update="normalized", lr=1e-2),
+        "msvrm-v2-adam": _with_rule(plain["msvrm-v2"], update="adam", lr=1e-3),
     }
     return {**plain, **variants}

@@ -43,12 +43,12 @@ def _convex(problem: Problem) -> bool:
     return problem.convex
 
 
-def _entry(label: str, name: str) -> Solver:
+def _entry(label: str) -> Solver:
     default = {"lr": 10.0, "mu": 0.1, "length": 1.0}
-    return Solver(partial(stagewise, label=label), _RANGES, default, applies=_convex, label=name)
+    return Solver(partial(stagewise, label=label), _RANGES, default, applies=_convex)
 
 
 STAGEWISE = {
-    "stagewise-v2": _entry("thm:4+", "stage-wise MSVRM-v2"),
-    "stagewise-v3": _entry("thm:6", "stage-wise MSVRM-v3"),
+    "stagewise-v2": _entry("thm:4+"),
+    "stagewise-v3": _entry("thm:6"),
 }

@@ -1,0 +1,87 @@
+"""What keeps Ctrl-C, and what a forward pass leaves behind, out of a step that is half done."""
+
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["SavedState", "defer_interrupts"]
+
+_WITHOUT_RNG = {"cpu", "meta"}
+"""Devices that have no RNG state of their own; that of the CPU is kept in any case."""
+
+
+@contextmanager
+def defer_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block.
+
+    Python calls signal handlers between any two of its instructions, and a ``KeyboardInterrupt``
+    between two statements of a commit would leave a step half made. Only the main thread receives
+    signals. Other signals, whose handlers may raise too, are not held back.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    received: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if received:
+            handler(*received[-1])
+
+
+class SavedState:
+    """The RNG states and buffers at one moment, which ``restore`` brings back.
+
+    A forward pass, besides computing its outputs, draws random numbers and writes to buffers or
+    replaces them (``self.n = self.n + 1``).
+
+    Args:
+        params: tell the devices whose RNG is used.
+        source: the buffers, or a module: then buffers that were replaced are put back too.
+
+    Examples:
+        >>> saved = SavedState([], [])
+        >>> first = torch.rand(3)
+        >>> saved.restore()
+        >>> bool((torch.rand(3) == first).all())
+        True
+    """
+
+    def __init__(self, params: Iterable[Tensor], source: Sequence[Tensor] | nn.Module) -> None:
+        self._rng = torch.get_rng_state()
+        self._device_rng: dict[torch.device, Tensor] = {}
+        for p in params:
+            if p.device.type not in _WITHOUT_RNG and p.device not in self._device_rng:
+                self._device_rng[p.device] = getattr(torch, p.device.type).get_rng_state(p.device)
+        self._owners: list[tuple[nn.Module, str, Tensor]] = []
+        buffers: list[Tensor] = []
+        if isinstance(source, nn.Module):
+            for module in source.modules():
+                for name, buffer in module._buffers.items():
+                    if buffer is not None:
+                        self._owners.append((module, name, buffer))
+                        buffers.append(buffer)
+        else:
+            buffers.extend(source)
+        self._buffers: dict[int, tuple[Tensor, Tensor]] = {}
+        for buffer in buffers:
+            self._buffers[id(buffer)] = buffer, buffer.detach().clone()
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Bring everything back; doing it twice does no harm."""
+        for device, state in self._device_rng.items():
+            getattr(torch, device.type).set_rng_state(state, device)
+        torch.set_rng_state(self._rng)
+        for module, name, buffer in self._owners:
+            module._buffers[name] = buffer
+        for buffer, value in self._buffers.values():
+            buffer.copy_(value)

@@ -1,0 +1,48 @@
+"""Blocks that a batch meets several times: every one counts once, with its mean value."""
+
+import torch
+
+from fcco.problem import Probe
+
+__all__ = ["merge"]
+
+
+def merge(probe: Probe, scaled: int, *, common: bool = False) -> Probe:
+    """Return a probe in which every block comes once, with the mean of its values over samples.
+
+    Args:
+        probe: in which blocks may come several times.
+        scaled: how many leading columns have a log-scale, if there is one.
+        common: the values of one block have the same inner samples, hence one noise; otherwise
+            their noise is independent.
+
+    Examples:
+        >>> values = torch.tensor([[1.0], [5.0], [4.0]])
+        >>> probe = merge(Probe(torch.tensor([7, 2, 7]), values, torch.tensor([1, 9, 2])), 1)
+        >>> probe.blocks, probe.values.T, probe.samples
+        (tensor([2, 7]), tensor([[5., 3.]]), tensor([9, 3]))
+    """
+    blocks, place = probe.blocks.unique(return_inverse=True)
+    if len(blocks) == len(place):
+        return probe
+    values, samples, noise, scale = probe.values, probe.samples_per_row(), probe.noise, None
+    if probe.log_scale is not None:
+        # A row of zeros has any scale: it must not raise that of the others.
+        empty = (values[:, :scaled] == 0).all(1)
+        own = probe.log_scale.masked_fill(empty, -torch.inf)
+        scale = torch.full_like(own[: len(blocks)], -torch.inf).scatter_reduce(
+            0, place, own, "amax"
+        )
+        scale = scale.where(scale.isfinite(), 0)
+        factor = (own - scale[place]).exp().unsqueeze(1)
+        values = torch.cat([values[:, :scaled] * factor, values[:, scaled:]], dim=1)
+        if noise is not None:
+            noise = torch.cat([noise[:, :scaled] * factor, noise[:, scaled:]], dim=1)
+    total = torch.zeros_like(blocks).index_add(0, place, samples)
+    share = (samples.double() / total[place]).to(values.dtype).unsqueeze(1)
+    values = torch.zeros_like(values[: len(blocks)]).index_add(0, place, values * share)
+    if noise is not None:
+        power = 1 if common else 2
+        parts = (noise * share) ** power
+        noise = torch.zeros_like(parts[: len(blocks)]).index_add(0, place, parts) ** (1 / power)
+    return Probe(blocks, values, total, loss=probe.loss, noise=noise, log_scale=scale)

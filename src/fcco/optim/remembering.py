@@ -1,0 +1,150 @@
+"""An optimizer that remembers, and how its memory travels: new groups, state_dict, pickling."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from fcco.distributed import Ranks
+from fcco.kernel.interrupts import defer_interrupts
+from fcco.kernel.queries import Queries
+from fcco.kernel.table import Table
+from fcco.methods import Method
+from fcco.optim.memory import Position, empty_state, fresh_state, is_known
+from fcco.optim.state_dict import (
+    SHARED,
+    check_groups,
+    copy_pair,
+    pack_groups,
+    pair_shared,
+    pair_states,
+    unpack_groups,
+)
+from fcco.updates import Update
+
+__all__ = ["RememberingOptimizer"]
+
+
+class RememberingOptimizer(Optimizer):
+    """z and the older points lie in ``state[p]``, u in ``table``, and counters apart.
+
+    With several ranks each holds the rows of its own blocks, and everything else is alike. A
+    subclass sets the attributes below before it calls ``__init__``, and the table after it.
+    """
+
+    method: Method
+    update: Update
+    ranks: Ranks
+    table: Table | None
+    """u of this rank's blocks, or None for a method that has none."""
+    _progress: dict[str, Tensor]
+    """The tensors of a ``Position``."""
+    _pickled: tuple[str, ...] = ("method", "update", "ranks", "table", "_progress")
+    """The attributes that pickling keeps, besides torch's own."""
+
+    @property
+    def queries(self) -> Queries:
+        """Oracle queries so far, of all ranks, counted exactly."""
+        now = Position.read(self._progress)
+        return Queries(now.values, now.gradients)
+
+    def _trainable(self) -> list[Tensor]:
+        params = [p for p in self._all_params() if p.requires_grad]
+        if not params:
+            raise ValueError("no trainable parameter: every parameter has requires_grad=False")
+        return params
+
+    def _all_params(self) -> Iterator[Tensor]:
+        return (p for group in self.param_groups for p in group["params"])
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; its z starts at zero and its previous point where it stands."""
+        super().add_param_group(param_group)
+        params = self.param_groups[-1]["params"]
+        for p in params:
+            expanded = any(n > 1 and not step for n, step in zip(p.shape, p.stride(), strict=True))
+            if expanded or p.is_complex():
+                self.param_groups.pop()
+                raise ValueError(
+                    "a parameter is expanded: several of its entries are one number"
+                    if expanded
+                    else "a parameter is complex: train its real view (torch.view_as_real) instead"
+                )
+        for p in params:
+            self.state[p].update(self._new_state(p) if p.requires_grad else self._no_state())
+
+    def _new_state(self, p: Tensor) -> dict[str, Any]:
+        return fresh_state(p, self.method, self.update)
+
+    def _no_state(self) -> dict[str, Any]:
+        return empty_state(self.method, self.update)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything; with several ranks the table is one DTensor that they share."""
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
+        for p in self._all_params():  # one that thawed since the last step
+            if p.requires_grad and not is_known(self.state[p]):
+                self.state[p] = self._new_state(p)
+        ids = {p: number for number, p in enumerate(self._all_params())}
+        groups = []
+        for group in self.param_groups:
+            groups.append({**group, "params": [ids[p] for p in group["params"]]})
+            groups[-1].pop(SHARED, None)
+        shared = {"progress": self._progress}
+        if self.table is not None:
+            shared["table"] = self.table.pack(self.ranks)
+        state_dict = {
+            "state": {ids.get(p, p): entry for p, entry in self.state.items()},
+            "param_groups": pack_groups(groups, shared),
+        }
+        for after in self._optimizer_state_dict_post_hooks.values():
+            changed = after(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        return state_dict
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore everything, bit for bit; a state of another method or size is an error.
+
+        Values are copied, in the precision and to the place this optimizer keeps them in. With
+        several ranks all of them must call it. torch's own would cast the state to the parameters'
+        precision, and copy the table once more.
+        """
+        saved = state_dict.copy()
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = before(self, saved)
+            saved = saved if changed is None else changed
+        groups, shared = unpack_groups(saved["param_groups"])
+        check_groups(self.param_groups, groups)
+        pairs = pair_shared(self._progress, self.table, shared)
+        more, states = pair_states(
+            self.state,
+            self.param_groups,
+            {"state": saved["state"], "param_groups": groups},
+            fresh=self._new_state,
+            empty=self._no_state,
+            itself=shared["progress"]["step"] is self._progress["step"],
+        )
+        merged = []
+        for live, group in zip(self.param_groups, groups, strict=True):
+            del group["params"]
+            kept = {name: live[name] for name in ("params", "param_names", SHARED) if name in live}
+            merged.append(kept | deepcopy(group))
+        with defer_interrupts():
+            for pair in pairs + more:
+                copy_pair(*pair)
+            self.state.update(states)
+            self.param_groups = merged
+            if self.table is not None:
+                self.table.keep_own_overlay()
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch keeps defaults, groups and state; hooks, and a scheduler's wrapper around step,
+        # belong to the process.
+        return super().__getstate__() | {name: getattr(self, name) for name in self._pickled}

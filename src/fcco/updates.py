@@ -1,0 +1,197 @@
+"""Step rules: how the estimate z_t becomes the direction d_t of w_{t+1} = w_t - lr d_t."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcco.distributed.sharded import global_norm, local, locals_of
+
+__all__ = ["AMSGrad", "Adam", "Norm", "Normalized", "Plain", "Projected", "Update"]
+
+Norm = Callable[[Sequence[Tensor]], Tensor]
+"""The Euclidean norm of all parameters together."""
+
+
+class Update(ABC):
+    """A step rule: it forms d_t from z_t, and the recursion of z never sees d_t.
+
+    An update holds only settings; what it remembers lives in ``optimizer.state[p]``.
+    """
+
+    def init(self, z: Tensor) -> dict[str, Tensor]:
+        """Return what is remembered for one parameter at first, given its (zero) z."""
+        return {}
+
+    @abstractmethod
+    def directions(
+        self,
+        zs: Sequence[Tensor],
+        states: Sequence[dict[str, Any]],
+        norm: Norm = global_norm,
+    ) -> list[Tensor]:
+        """Return d_t for every parameter; of a sharded one the local part is enough.
+
+        Args:
+            zs: z_t of every parameter, only read.
+            states: what is remembered of every parameter, advanced in place.
+            norm: of all parameters together.
+        """
+
+
+class Plain(Update):
+    """d_t = z_t (Algorithms 1 and 2).
+
+    Examples:
+        >>> Plain().directions([torch.tensor([2.0])], [{}])
+        [tensor([2.])]
+    """
+
+    def directions(
+        self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]], norm: Norm = global_norm
+    ) -> list[Tensor]:
+        """Return z itself."""
+        return list(zs)
+
+
+class Normalized(Update):
+    """d_t = z_t / ||z_t||, the norm over all parameters (AdaMSVRM; ``new:1`` to ``new:3``).
+
+    At z_t = 0 the step is zero.
+
+    Examples:
+        >>> Normalized().directions([torch.tensor([3.0, 4.0])], [{}])
+        [tensor([0.6000, 0.8000])]
+    """
+
+    def directions(
+        self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]], norm: Norm = global_norm
+    ) -> list[Tensor]:
+        """Divide every z by the common norm."""
+        size = norm(zs)
+        size = size.clamp_min(torch.finfo(size.dtype).tiny)
+        return [local(z) / size.to(z.device) for z in zs]
+
+
+class Projected(Update):
+    """d_t = z_t min(1, radius / ||z_t||), Lemma ``lem:main3``, case (ii), with radius = C_F.
+
+    The recursion keeps the raw z_t.
+
+    Examples:
+        >>> Projected(radius=1.0).directions([torch.tensor([3.0, 4.0])], [{}])
+        [tensor([0.6000, 0.8000])]
+    """
+
+    def __init__(self, radius: float) -> None:
+        if not radius > 0:
+            raise ValueError(f"Projected: radius must be positive, got {radius}")
+        self.radius = radius
+
+    def directions(
+        self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]], norm: Norm = global_norm
+    ) -> list[Tensor]:
+        """Return z, or its projection onto the ball."""
+        scale = _clip_scale(zs, self.radius, norm)
+        return [local(z) * scale.to(z.device) for z in zs]
+
+
+class Adam(Update):
+    """d_t = Pi[z_t] / (sqrt(h_t) + eps),  h_t = beta2 h_{t-1} + (1 - beta2) z_t^2,  h_0 = 0.
+
+    (Appendix, equation ``rule1``.)
+
+    Args:
+        beta2: memory of the second moment; the paper's beta' is 1 - beta2.
+        eps: the paper's delta.
+        radius: of the ball z_t is projected onto, only in the direction (C_F in the paper's
+            analysis); None: no projection.
+        bias_correction: divide h_t by 1 - beta2^t as torch's Adam does; False is the paper's rule.
+
+    Examples:
+        >>> Adam().directions([z := torch.tensor([2.0])], [Adam().init(z)])
+        [tensor([1.])]
+    """
+
+    def __init__(
+        self,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        radius: float | None = None,
+        bias_correction: bool = True,
+    ) -> None:
+        name = type(self).__name__
+        if not 0 <= beta2 < 1:
+            raise ValueError(f"{name}: beta2 must lie in [0, 1), got {beta2}")
+        if not eps > 0:
+            raise ValueError(f"{name}: eps must be positive, got {eps}")
+        if radius is not None and not radius > 0:
+            raise ValueError(f"{name}: radius must be positive, got {radius}")
+        self.beta2 = beta2
+        self.eps = eps
+        self.radius = radius
+        self.bias_correction = bias_correction
+
+    def init(self, z: Tensor) -> dict[str, Tensor]:
+        """Return a zero moment, and the weight that corrects its bias."""
+        # h_weight follows h's own recursion on a stream of ones, so it is 1 - beta2^t for this
+        # very parameter, also for one that joined late.
+        return {"h": torch.zeros_like(z), "h_weight": z.new_zeros(())}
+
+    def directions(
+        self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]], norm: Norm = global_norm
+    ) -> list[Tensor]:
+        """Advance h, then divide the (projected) z by its root."""
+        scale = None if self.radius is None else _clip_scale(zs, self.radius, norm)
+        z = locals_of(zs)
+        h = locals_of([state["h"] for state in states])
+        weight = locals_of([state["h_weight"] for state in states])
+        torch._foreach_mul_(h, self.beta2)
+        torch._foreach_addcmul_(h, z, z, value=1 - self.beta2)
+        torch._foreach_mul_(weight, self.beta2)
+        torch._foreach_add_(weight, 1 - self.beta2)
+        h = self._moment(h, states)
+        # In place from here on: fresh memory for every operation costs more than the arithmetic.
+        directions = (
+            torch._foreach_div(h, weight) if self.bias_correction else list(map(torch.clone, h))
+        )
+        torch._foreach_sqrt_(directions)
+        torch._foreach_add_(directions, self.eps)
+        torch._foreach_reciprocal_(directions)
+        torch._foreach_mul_(directions, z)
+        if scale is not None:
+            directions = tuple(d.mul_(scale.to(d.device)) for d in directions)
+        return list(directions)
+
+    def _moment(self, h: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        """Return what stands under the root, given h_t."""
+        return h
+
+
+class AMSGrad(Adam):
+    """Adam's step with the running maximum of h_t in the place of h_t.
+
+    The arguments are those of ``Adam``; with ``bias_correction`` it is the maximum that is
+    corrected, as torch's ``amsgrad=True`` does.
+
+    Examples:
+        >>> AMSGrad().directions([z := torch.tensor([2.0])], [AMSGrad().init(z)])
+        [tensor([1.])]
+    """
+
+    def init(self, z: Tensor) -> dict[str, Tensor]:
+        """Return zero moments, and the weight that corrects their bias."""
+        return super().init(z) | {"h_max": torch.zeros_like(z)}
+
+    def _moment(self, h: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        h_max = locals_of([state["h_max"] for state in states])
+        torch._foreach_maximum_(h_max, h)
+        return h_max
+
+
+def _clip_scale(zs: Sequence[Tensor], radius: float, norm: Norm) -> Tensor:
+    """Return min(1, radius / ||z||), the factor of the projection onto a ball."""
+    size = norm(zs)
+    return (radius / size.clamp_min(torch.finfo(size.dtype).tiny)).clamp(max=1.0)

@@ -1,0 +1,131 @@
+"""What records say: the cost of each solver to each target."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median_high
+from typing import Any, NamedTuple
+
+from fcco_lab.benchmark.meter import GRID
+from fcco_lab.results import Results
+
+__all__ = ["TARGETS", "Cell", "Cost", "Outcomes", "read_outcomes"]
+
+TARGETS = {"10 %": 1e-1, "1 %": 1e-2, "0.1 %": 1e-3, "1e-4": 1e-4, "1e-6": 1e-6}
+"""Gaps to reach, as a share of F(w_0) - F*."""
+
+
+class Cell(NamedTuple):
+    """A problem with a batch size, on which all solvers have the same budget."""
+
+    problem: str
+    batch: int
+
+
+class Cost(NamedTuple):
+    """What a solver paid until it reached a target; infinite if it never did."""
+
+    passes: float
+    seconds: float
+
+
+NEVER = Cost(math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One record, with gaps that refer to the best value that is known."""
+
+    cell: Cell
+    solver: str
+    setting: int
+    gaps: list[float]
+    seconds_per_pass: float
+
+    def cost(self, target: float) -> Cost:
+        """The first point of the grid at which the gap was small enough; time is in proportion."""
+        for passes, gap in zip(GRID, self.gaps, strict=False):
+            if gap <= target:
+                return Cost(passes, passes * self.seconds_per_pass)
+        return NEVER
+
+
+class Outcomes:
+    """All runs, by cell and solver.
+
+    Args:
+        problems: what is known of each problem.
+        runs: all runs.
+    """
+
+    def __init__(self, problems: Mapping[str, Mapping[str, Any]], runs: Iterable[Run]) -> None:
+        self.problems = problems
+        self._runs: dict[tuple[Cell, str], list[Run]] = defaultdict(list)
+        for run in runs:
+            self._runs[run.cell, run.solver].append(run)
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """In the order of the problems, small batches first."""
+        order = {name: place for place, name in enumerate(self.problems)}
+        found = {cell for cell, _ in self._runs}
+        return sorted(found, key=lambda cell: (order[cell.problem], cell.batch))
+
+    @cached_property
+    def solvers(self) -> list[str]:
+        """In the order of the records."""
+        return list(dict.fromkeys(solver for _, solver in self._runs))
+
+    def cost(self, cell: Cell, solver: str, target: float, *, tuned: bool = True) -> Cost:
+        """The cost with the best setting for this target, or with the default alone.
+
+        With several seeds a setting counts with its median.
+        """
+        by_setting: dict[int, list[Cost]] = defaultdict(list)
+        for run in self._runs.get((cell, solver), ()):
+            if tuned or run.setting == 0:
+                by_setting[run.setting].append(run.cost(target))
+        return min(map(median_high, by_setting.values()), default=NEVER)
+
+    def best(self, cell: Cell, solvers: Iterable[str], target: float) -> tuple[str, Cost]:
+        """The solver with the least work, and its cost."""
+        return min(
+            ((solver, self.cost(cell, solver, target)) for solver in solvers),
+            key=lambda found: found[1],
+            default=("", NEVER),
+        )
+
+    def envelope(self, cell: Cell, solver: str) -> list[float]:
+        """The least gap of any setting at each point of the grid."""
+        runs = self._runs.get((cell, solver), [])
+        length = max((len(run.gaps) for run in runs), default=0)
+        return [
+            min(run.gaps[k] for run in runs if k < len(run.gaps)) for k in range(length)
+        ]
+
+
+def read_outcomes(directory: Path) -> Outcomes:
+    """The records of a directory: ``problems.jsonl`` and ``runs.jsonl``.
+
+    If the optimum of a problem is not known, gaps are taken from the best value in the records.
+    """
+    problems = {
+        record["problem"]: record for record in Results(directory / "problems.jsonl").records.values()
+    }
+    records = Results(directory / "runs.jsonl").records.values()
+    least: dict[str, float] = defaultdict(float)
+    for record in records:
+        problem = record["name"].split()[0]
+        least[problem] = min(least[problem], *record["gaps"], 0.0)
+    runs = []
+    for record in records:
+        problem, solver, batch, setting, _ = record["name"].split()
+        known = problems[problem]["known"]
+        base = 0.0 if known else least[problem]
+        gaps = [(gap - base) / (1 - base) for gap in record["gaps"]]
+        pace = record["seconds"] / max(record["passes"], 1e-9)
+        runs.append(Run(Cell(problem, int(batch)), solver, int(setting), gaps, pace))
+    return Outcomes(problems, runs)

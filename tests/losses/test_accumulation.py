@@ -1,0 +1,156 @@
+"""Gradient accumulation: what micro-batches add up to, with the switch and without it."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import fcco
+from fcco import losses as L
+
+BETA = 0.3
+
+
+def square(u):
+    return u[..., 0].square()
+
+
+def warm_means():
+    """A loss f(u) = u^2 of one mean, with u = 2, and a weight w = 3 whose statistics are w x."""
+    criterion = L.MeansLoss(square, 1, beta=BETA).double()
+    w = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
+    criterion(torch.full((1, 1), 2.0, dtype=torch.float64, requires_grad=True))
+    return criterion, w, torch.optim.SGD([w], lr=0.0)
+
+
+def test_a_window_is_one_step_by_hand():
+    """u_0 = 2; the mean of w x over all four samples is 7.5, in two batches 4.5 and 10.5."""
+    criterion, w, optimizer = warm_means()
+    criterion.accumulate = True
+    x = torch.tensor([[1.0], [2.0], [3.0], [4.0]], dtype=torch.float64)
+    for part in x.split(2):
+        (criterion(w * part) / 2).backward()
+        assert criterion.read(torch.tensor([0])).item() == 2.0  # not before the optimizer steps
+    assert w.grad.item() == pytest.approx(2 * 2.0 * 2.5, rel=1e-14)  # f'(u_0) times the mean of x
+    optimizer.step()
+    u = (1 - BETA) * 2.0 + BETA * 7.5
+    assert criterion.read(torch.tensor([0])).item() == pytest.approx(u, rel=1e-14)
+
+
+def groups_of(parts):
+    """Losses of samples with their groups; every group has equally many samples in a part."""
+    torch.manual_seed(3)
+    x = torch.randn(12, 4, dtype=torch.float64)
+    if parts == "common":
+        groups = torch.tensor([0, 0, 1, 1, 2, 2] * 2)
+    else:  # each group in one part
+        groups = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
+    return x, groups
+
+
+def gradient(criterion, model, x, groups, sizes):
+    """The accumulated gradient over parts of ``sizes`` samples, and the table after a step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for part, group in zip(x.split(sizes), groups.split(sizes), strict=True):
+        loss = criterion(model(part).square().squeeze(1), group)
+        (loss * sizes / len(x)).backward()
+    optimizer.step()
+    return model.weight.grad.clone(), criterion.table.rows.clone()
+
+
+@pytest.mark.parametrize("beta", [0.3, 0.9, "auto"])
+@pytest.mark.parametrize("parts", ["common", "own"])
+@pytest.mark.parametrize("warm", [True, False])
+def test_micro_batches_add_up(beta, parts, warm):
+    x, groups = groups_of(parts)
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1).double()
+    criterion = L.GroupDROLoss(6, temperature=1.0, beta=beta).double()
+    if warm:
+        criterion(model(x[:6] + 1).square().squeeze(1).repeat(2), torch.arange(6).repeat(2))
+    criterion.accumulate = True
+    results = []
+    for sizes in (12, 6):
+        results.append(gradient(copy.deepcopy(criterion), copy.deepcopy(model), x, groups, sizes))
+    (one, rows), (two, other_rows) = results
+    torch.testing.assert_close(other_rows, rows, rtol=1e-13, atol=0)
+    if warm or parts == "own":  # an unvisited row has a slope at its part's fresh value
+        torch.testing.assert_close(two, one, rtol=1e-12, atol=1e-14)
+
+
+def test_without_the_switch_they_do_not_add_up():
+    """The measured differences that the guide tells: the second part sees what the first wrote."""
+    x, groups = groups_of("common")
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1).double()
+    for beta in (0.3, 0.9):
+        criterion = L.GroupDROLoss(6, temperature=1.0, beta=beta).double()
+        criterion(model(x[:6] + 1).square().squeeze(1).repeat(2), torch.arange(6).repeat(2))
+        one, two = (
+            gradient(copy.deepcopy(criterion), copy.deepcopy(model), x, groups, sizes)[0]
+            for sizes in (12, 6)
+        )
+        assert (two - one).norm() > 0.01 * one.norm()
+
+
+def test_score_losses_add_up_with_a_fresh_table():
+    torch.manual_seed(0)
+    times, events, x = torch.rand(12), torch.rand(12) < 0.7, torch.randn(12, 3)
+    model = nn.Linear(3, 1)
+    gradients = []
+    for sizes in (12, 3):
+        criterion, twin = L.CoxLoss(times, events), copy.deepcopy(model)
+        criterion.refresh(twin(x).squeeze(1).detach())
+        for index in torch.arange(12).split(sizes):
+            loss = criterion(twin(x[index]).squeeze(1), index)
+            (loss * sizes / 12).backward()
+        gradients.append(twin.weight.grad)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=1e-7)
+
+
+def test_recomputation_and_evaluation_leave_a_window_alone():
+    results = []
+    for through in (
+        lambda f, x: f(x),
+        lambda f, x: checkpoint(f, x, use_reentrant=False),
+        lambda f, x: checkpoint(f, x, use_reentrant=True),
+    ):
+        criterion, w, optimizer = warm_means()
+        criterion.accumulate = True
+        for k in range(2):
+            x = torch.full((2, 1), k + 1.0, dtype=torch.float64, requires_grad=True)
+            through(lambda x, c=criterion, w=w: c(w * x), x).backward()
+            with torch.no_grad():
+                criterion(w * x)
+            criterion.eval()
+            criterion(w * x)
+            criterion.train()
+        optimizer.step()
+        results.append((w.grad.item(), criterion.read(torch.tensor([0])).item()))
+    assert results[0] == results[1] == results[2]
+
+
+def test_an_error_inside_a_window_loses_nothing():
+    criterion, w, optimizer = warm_means()
+    criterion.accumulate = True
+    criterion(w * torch.ones(2, 1, dtype=torch.float64)).backward()
+    with pytest.raises(FloatingPointError):
+        criterion(w * torch.full((2, 1), torch.nan, dtype=torch.float64))
+    criterion(w * torch.full((2, 1), 2.0, dtype=torch.float64)).backward()
+    optimizer.step()
+    u = (1 - BETA) * 2.0 + BETA * 4.5
+    assert criterion.read(torch.tensor([0])).item() == pytest.approx(u, rel=1e-14)
+
+
+def test_an_optimizers_step_ends_windows_once():
+    """A step without a window writes nothing, and a loss that is gone is not held."""
+    criterion, w, optimizer = warm_means()
+    criterion.accumulate = True
+    criterion(w * torch.ones(2, 1, dtype=torch.float64)).backward()
+    optimizer.step()
+    before = criterion.table.rows.clone()
+    optimizer.step()
+    assert criterion.table.rows.equal(before)
+    assert isinstance(criterion, fcco.losses.MeansLoss)
