@@ -90,4 +90,4 @@ report("MeansLoss", lambda: fcco.losses.MeansLoss(balance, 2 * E))  # the line t
 tables = [fcco.losses.MeansLoss(balance, 2 * E) for _ in range(2)]
 ends = [train(table, 0, again) for table, again in zip(tables, (True, False), strict=True)]
 assert ends[0].equal(ends[1])
-assert tables[0].rows.equal(tables[1].rows), "recomputation changes nothing"
+assert tables[0].table.rows.equal(tables[1].table.rows), "recomputation changes nothing"

@@ -93,7 +93,7 @@ def faults(rank):
     auc(scores(4), index).backward()
     assert auc.seen.nonzero().flatten().tolist() == list(range(8))
     pairs(e[:1].requires_grad_(), e[:1], index[:1]).backward()  # two samples of all ranks
-    assert pairs.visited.nonzero().flatten().tolist() == [0, 4, 20, 24]
+    assert pairs.table.visited.nonzero().flatten().tolist() == [0, 4, 20, 24]
 
 
 def _same_width(here, index):

@@ -105,7 +105,8 @@ def queries_of(method):
     entry = REGISTRY[method]
     # In the first step all points coincide.
     values, gradients = (
-        DRAWN * (1 + (STEPS - 1) * cost) for cost in (entry.values, entry.gradients)
+        DRAWN * (1 + (STEPS - 1) * cost)
+        for cost in (entry.method.value_cost, entry.method.gradient_cost)
     )
     if entry.method.anchored:
         # The first exact pass comes in chunks of a step's size: it meets tasks again after the

@@ -57,9 +57,7 @@ def draw_problem(outcomes: Outcomes, problem: str, path: Path) -> None:
                 colour, width, label = _colour(solver, others), 1.6, solver
             else:
                 colour, width, label = "#cccccc", 0.8, None
-            place.step(
-                GRID[: len(gaps)], gaps, where="post", color=colour, lw=width, label=label
-            )
+            place.step(GRID[: len(gaps)], gaps, where="post", color=colour, lw=width, label=label)
     kind = "gap to the optimum" if outcomes.problems[problem]["known"] else "gap to the best found"
     save(figure, axes, path, order=named, title=f"{problem}: {kind}, best of all settings")
 

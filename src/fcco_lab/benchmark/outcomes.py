@@ -102,9 +102,7 @@ class Outcomes:
         """The least gap of any setting at each point of the grid."""
         runs = self._runs.get((cell, solver), [])
         length = max((len(run.gaps) for run in runs), default=0)
-        return [
-            min(run.gaps[k] for run in runs if k < len(run.gaps)) for k in range(length)
-        ]
+        return [min(run.gaps[k] for run in runs if k < len(run.gaps)) for k in range(length)]
 
 
 def read_outcomes(directory: Path) -> Outcomes:
@@ -113,7 +111,8 @@ def read_outcomes(directory: Path) -> Outcomes:
     If the optimum of a problem is not known, gaps are taken from the best value in the records.
     """
     problems = {
-        record["problem"]: record for record in Results(directory / "problems.jsonl").records.values()
+        record["problem"]: record
+        for record in Results(directory / "problems.jsonl").records.values()
     }
     records = Results(directory / "runs.jsonl").records.values()
     least: dict[str, float] = defaultdict(float)

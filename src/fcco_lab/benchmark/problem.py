@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from fcco.problem.probe import Probe
 from fcco.problem.sampled import SampledObjective
 
-__all__ = ["Problem", "evaluate", "l2_penalty", "probe_all", "values_of_blocks", "with_penalty"]
+__all__ = ["Problem", "evaluate", "l2_penalty", "penalized", "probe_all", "values_of_blocks"]
 
 _PAIRS_AT_ONCE = 4_000_000
 """Pairs of a block and a sample that an exact pass holds in memory at a time."""
@@ -134,7 +134,7 @@ def evaluate(problem: Problem, model: nn.Module, objective: Any) -> Tensor:
     return value if penalty is None else value + penalty
 
 
-def with_penalty(probe: Probe, model: nn.Module, factor: float) -> Probe:
+def penalized(probe: Probe, model: nn.Module, factor: float) -> Probe:
     """The probe with the penalty as its ordinary loss."""
     penalty = l2_penalty(model.parameters(), factor)
     return probe if penalty is None else replace(probe, loss=penalty)

@@ -83,7 +83,10 @@ def settings_to_try(
         return [dict(default)]
     points = SobolEngine(len(ranges), scramble=True, seed=0).draw(count).tolist()
     tuned = [
-        {name: range_.at(share) for (name, range_), share in zip(ranges.items(), point, strict=True)}
+        {
+            name: range_.at(share)
+            for (name, range_), share in zip(ranges.items(), point, strict=True)
+        }
         for point in points
     ]
     return [dict(default), *({**default, **setting} for setting in tuned)]

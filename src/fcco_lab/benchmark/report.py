@@ -138,7 +138,10 @@ def _claims(outcomes: Outcomes) -> str:
         row = [f"{claim} ({first} / {second})"]
         for target in TARGETS.values():
             pairs = [
-                (outcomes.cost(cell, first, target).passes, outcomes.cost(cell, second, target).passes)
+                (
+                    outcomes.cost(cell, first, target).passes,
+                    outcomes.cost(cell, second, target).passes,
+                )
                 for cell in outcomes.cells
             ]
             won = sum(a < b for a, b in pairs)
@@ -177,7 +180,9 @@ def _problems(outcomes: Outcomes) -> str:
         certificate = known["certificate"]
         how = "best found"
         if known["known"]:
-            how = "closed form" if math.isnan(certificate) else f"Newton, gap below {certificate:.0e}"
+            how = (
+                "closed form" if math.isnan(certificate) else f"Newton, gap below {certificate:.0e}"
+            )
         sizes = [f"{known[key]:,}" for key in ("num_samples", "num_blocks", "num_params")]
         values = [f"{known[key]:.6g}" for key in ("first", "best")]
         rows.append([name, *sizes, *values, how])

@@ -18,9 +18,9 @@ from fcco_lab.benchmark.problem import (
     Problem,
     evaluate,
     l2_penalty,
+    penalized,
     probe_all,
     values_of_blocks,
-    with_penalty,
 )
 from fcco_lab.benchmark.solver import Solver
 
@@ -117,13 +117,13 @@ class Task:
 
     def closure(self, batch: Batch) -> Closure:
         """The closure of a step."""
-        return lambda: with_penalty(
+        return lambda: penalized(
             self.objective.inner(self.model, batch), self.model, self.problem.penalty
         )
 
     def exact(self) -> Closure:
         """The closure of an exact pass, for ``opt.snapshot``; it costs one pass."""
-        return lambda: with_penalty(
+        return lambda: penalized(
             probe_all(self.objective, tuple(map(self.model, self.problem.views))),
             self.model,
             self.problem.penalty,
@@ -153,9 +153,9 @@ class Task:
         if not len(batch):  # no block among them; a user's loop sends them through the model too
             for view in self.problem.views:
                 self.model(view[index])
-            return self._with_penalty(torch.zeros(()))
+            return self.with_penalty(torch.zeros(()))
         probe = self.objective.inner(self.model, batch)
-        return self._with_penalty(values_of_blocks(self.objective, probe).mean())
+        return self.with_penalty(values_of_blocks(self.objective, probe).mean())
 
     def remembering_loss(self, index: Tensor) -> Tensor:
         """The loss of some samples by a loss of fcco that remembers the others, and the penalty."""
@@ -163,9 +163,9 @@ class Task:
             batch = self.objective.batch(self.inputs(index), index)
             if not len(batch):
                 return self.loss_of_batch(index)
-            return self._with_penalty(self._criterion(self.objective.inner(self.model, batch)))
+            return self.with_penalty(self._criterion(self.objective.inner(self.model, batch)))
         outputs = tuple(self.model(view[index]) for view in self.problem.views)
-        return self._with_penalty(self._criterion(*outputs, index))
+        return self.with_penalty(self._criterion(*outputs, index))
 
     @cached_property
     def _criterion(self) -> Any:
@@ -179,7 +179,8 @@ class Task:
         """F of all samples, for full-batch methods; it costs one pass with its gradient."""
         return evaluate(self.problem, self.model, self.objective)
 
-    def _with_penalty(self, value: Tensor) -> Tensor:
+    def with_penalty(self, value: Tensor) -> Tensor:
+        """A loss and the penalty of the problem."""
         penalty = l2_penalty(self.model.parameters(), self.problem.penalty)
         return value if penalty is None else value + penalty
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from fcco_lab.benchmark.problem import Problem
-from fcco_lab.benchmark.problems import census, means, neighbours, ranking, survival
+from fcco_lab.benchmark.problems import census, deep, means, neighbours, ranking, survival
 
 __all__ = ["PROBLEMS", "Loader"]
 
@@ -29,5 +29,11 @@ PROBLEMS: dict[str, Loader] = {
     "ndcg": ranking.ndcg,
     "nca": neighbours.nca,
     "contrastive": neighbours.contrastive,
+    "cox-network": deep.cox_network,
+    "auc-network": deep.auc_usps,
+    "partial-auc-network": deep.pauc_fashion,
+    "ap-network": deep.ap_fashion,
+    "group-dro-network": deep.group_dro_fashion,
+    "movies": deep.movies,
 }
 """In the order in which they are run: convex ones first, and small ones first among them."""
