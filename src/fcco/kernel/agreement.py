@@ -34,7 +34,7 @@ def agree(
     )
     words = ranks.sum(words if sums is None else torch.cat([words, sums]))
     total, squares, samples, faults, summed, *seen = words.tolist()
-    if faults:  # or something to look at
+    if faults:  # or a sum that overflowed
         ranks.together(mean.device, checks.raise_if_invalid)
     if total * total != ranks.size * squares:
         raise ValueError(

@@ -13,7 +13,7 @@ from fcco.problem import Probe
 __all__ = ["MOST_SAMPLES", "Checks"]
 
 MOST_SAMPLES = 2**32
-"""Of one block in one step; the counters hold what a run of any length asks for."""
+"""The most samples that one block may report in a step, so that int64 counters never overflow."""
 
 
 class Checks:
@@ -193,7 +193,7 @@ class Checks:
         shape: tuple[int | str, ...],
         dtype: torch.dtype | None = None,
     ) -> None:
-        """``dtype`` None: any floating-point one."""
+        """Check one field of a probe; ``dtype`` None: any floating-point one."""
         if not isinstance(tensor, Tensor):
             raise ValueError(f"Probe.{name} must be a tensor, got {type(tensor).__name__}")
         if tuple(tensor.shape) != shape:

@@ -81,7 +81,7 @@ class ExactPass:
 
     Args:
         objective: the problem.
-        format: of its rows.
+        row_format: what its rows hold.
         chunks: how many closures this rank has.
         ranks: the processes that share the pass.
         rows: u of all blocks, where slopes are taken; None: at the exact values.
@@ -92,7 +92,7 @@ class ExactPass:
     def __init__(
         self,
         objective: Objective,
-        format: Rows,
+        row_format: Rows,
         chunks: int,
         *,
         ranks: Ranks,
@@ -103,7 +103,7 @@ class ExactPass:
         device: torch.device,
     ) -> None:
         self.objective = objective
-        self.format = format
+        self.row_format = row_format
         self.chunks = chunks
         self.ranks = ranks
         self.rows = rows
@@ -111,7 +111,7 @@ class ExactPass:
         self.known = None if rows is None else totals
         self.dtype = dtype
         self.device = device
-        self.sums = RowSums(format, objective.num_blocks, dtype, device)
+        self.sums = RowSums(row_format, objective.num_blocks, dtype, device)
         self.value_queries = 0
         self.gradient_queries = 0
         self.needs_second_sweep = False
@@ -136,7 +136,7 @@ class ExactPass:
         ):
             self.rows = exact if self.rows is None else self.rows
             self.known, self.needs_second_sweep = samples, False
-            self.sums = RowSums(self.format, self.objective.num_blocks, self.dtype, device)
+            self.sums = RowSums(self.row_format, self.objective.num_blocks, self.dtype, device)
             oracle.forget()
             self._sweep(oracle)
             if not torch.equal(self._join_ranks(), samples):
@@ -149,8 +149,8 @@ class ExactPass:
         checks.finite(gradients, "z")
         self.ranks.together(device, checks.raise_if_invalid)
         asked = torch.tensor([self.value_queries, self.gradient_queries], device=device)
-        values, pulls = self.ranks.sum(asked).tolist()
-        return Exact(exact, samples, gradients, values, pulls)
+        values, gradients_asked = self.ranks.sum(asked).tolist()
+        return Exact(exact, samples, gradients, values, gradients_asked)
 
     def _sweep(self, oracle: Oracle) -> None:
         """Pass every chunk forward, and backward where its gradient is known to count."""
@@ -169,7 +169,7 @@ class ExactPass:
         unknown = self.known is None and bool(split)
         self.needs_second_sweep = self.ranks.any(self.needs_second_sweep or unknown, samples.device)
         for piece in sums.rows.split(PIECE):
-            piece.copy_(reduce(self.format.add, self.ranks.gather(piece)))
+            piece.copy_(reduce(self.row_format.add, self.ranks.gather(piece)))
         sums.samples = samples
         return samples
 
@@ -181,7 +181,7 @@ class ExactPass:
         checks.distinct(probe.blocks)
         counts = probe.samples_per_row()
         total = self.ranks.together(device, lambda: checks.raise_if_invalid(counts.sum()))
-        values = self.format.read(probe, self.dtype)
+        values = self.row_format.read(probe, self.dtype)
         met = bool(self.sums.samples[probe.blocks].any())
         self.sums.add(probe.blocks, values, counts)
         self.value_queries += total
@@ -200,8 +200,8 @@ class ExactPass:
             return
         u = values if self.rows is None else self.rows[probe.blocks]
         if self.project:
-            u = self.format.project(u, probe.blocks)
-        slopes = self.format.slopes(u, values, probe.blocks, supported=True)
+            u = self.row_format.project(u, probe.blocks)
+        slopes = self.row_format.slopes(u, values, probe.blocks, supported=True)
         checks.rows(slopes, probe.blocks, "slope of f in an exact pass (feasible?)")
         self.ranks.together(
             device, lambda: None if self.needs_second_sweep else checks.raise_if_invalid()
@@ -210,4 +210,4 @@ class ExactPass:
         # The gradients of several ranks are averaged, and here the sum is wanted.
         factor = self.ranks.size / objective.num_blocks
         slopes = slopes * fraction.unsqueeze(1) * factor
-        oracle.backward(probe, slopes, loss=of_all * self.ranks.size)
+        oracle.backward(probe, slopes, loss_weight=of_all * self.ranks.size)

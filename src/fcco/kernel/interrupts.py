@@ -41,7 +41,7 @@ class SavedState:
     """The RNG states and buffers at one moment, which ``restore`` brings back.
 
     A forward pass, besides computing its outputs, draws random numbers and writes to buffers or
-    replaces them (``self.n = self.n + 1``).
+    replaces them (``self.n = self.n + 1``). Generators of ``random`` and numpy are not covered.
 
     Args:
         params: tell the devices whose RNG is used.

@@ -102,6 +102,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         trace: TracebackType | None,
     ) -> None:
         if not self._kept:
+            # Only a second interrupt that comes before the next line is not caught.
             with defer_interrupts():
                 self._return_home()
                 self._before.restore()
@@ -112,6 +113,7 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     def keep(self) -> None:
         """Leave RNG and buffers as after the pass where the model stands."""
+        # Without a later visit to another point everything is as the model's own pass left it.
         if self._after is not None:
             self._after.restore()
         self._kept = True
@@ -148,12 +150,15 @@ class Oracle(AbstractContextManager["Oracle"]):
             self.value_passes += 2 if tangent else 1  # a tangent costs about a forward pass
             self.gradient_passes += weight is not None
         end = k + 1 == self.num_closures
+        # Gradients of low precision are widened after every closure, those kept apart after the
+        # last closure of a point, and folded ones once per step: then ranks average them.
         reduce = gradients.narrow or (end and (gradients.apart or last))
         with reduction.around(last=reduce) if reduction.active else nullcontext():
             # Where gradients are kept apart, their weights come when they are combined.
             folded = 1.0 if weight is None or gradients.apart else weight
             self._weight = folded * self._factor
             derivative = None
+            grads = self._grads()
             with torch.set_grad_enabled(weight is not None):
                 if tangent:
                     previous = self._places[Point.PREVIOUS]
@@ -162,6 +167,11 @@ class Oracle(AbstractContextManager["Oracle"]):
                     probe = self._closures[k]()
             if not isinstance(probe, Probe):
                 raise TypeError(f"the closure must return a Probe, got {type(probe).__name__}")
+            if self._grads() != grads:
+                raise ValueError(
+                    "the closure changed .grad, where a step adds up its gradients: leave out "
+                    "zero_grad() and backward()"
+                )
             yield probe, derivative
             if weight is not None:
                 gradients.collect(point, end=end)
@@ -171,13 +181,13 @@ class Oracle(AbstractContextManager["Oracle"]):
             if self._home is not None:
                 self._return_home()
 
-    def backward(self, probe: Probe, slopes: Tensor, *, loss: float) -> None:
-        """Add ``slopes`` times the gradient of the values, and ``loss`` times that of the loss.
+    def backward(self, probe: Probe, slopes: Tensor, *, loss_weight: float) -> None:
+        """Add ``slopes`` times the gradient of the values, and that of the weighted loss.
 
         Args:
             probe: the one that is shown.
             slopes: the cotangent of its values, without the weight of the point.
-            loss: that of its ordinary loss.
+            loss_weight: the weight of its ordinary loss.
         """
         roots, seeds = [], []
         if probe.values.requires_grad:
@@ -185,7 +195,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             seeds.append((slopes * self._weight).to(probe.values.dtype))
         if probe.loss is not None and probe.loss.requires_grad:
             roots.append(probe.loss)
-            seeds.append(torch.full_like(probe.loss, loss * self._weight))
+            seeds.append(torch.full_like(probe.loss, loss_weight * self._weight))
         if not roots:
             raise ValueError(
                 "neither Probe.values nor Probe.loss depends on a trainable parameter: was the "
@@ -204,6 +214,10 @@ class Oracle(AbstractContextManager["Oracle"]):
     def forget(self) -> None:
         """Begin the sum of gradients anew."""
         self._gradients.clear()
+
+    def _grads(self) -> list[tuple[int, int]]:
+        """Return what tells whether ``.grad`` of some parameter was replaced or written to."""
+        return [(id(p.grad), 0 if p.grad is None else p.grad._version) for p in self._params]
 
     def _arrive(self, point: Point) -> None:
         """Move the parameters to ``point``, with the RNG and the buffers of the first visit.

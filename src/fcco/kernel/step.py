@@ -123,11 +123,11 @@ def take(
                     continue
                 slopes = _take_slopes(s, point, part, probe)
                 if s.single:
-                    oracle.backward(probe, slopes / len(part.ids), loss=1)
+                    oracle.backward(probe, slopes / len(part.ids), loss_weight=1)
                 else:
                     # A closure's loss counts by its share of the blocks, so that mean losses give
                     # the mean loss.
-                    oracle.backward(probe, slopes, loss=len(part.ids))
+                    oracle.backward(probe, slopes, loss_weight=len(part.ids))
     if method.corrected and c.gamma == "theory":
         c.check_gamma(s.num_blocks, s.count * s.ranks)
     u = [track(s, part) if part.new is None else part.new for part in s.parts]
@@ -153,7 +153,8 @@ def observe(s: Step, point: Point, k: int, probe: Probe, derivative: Tensor | No
         s.count += len(ids)
     part = s.parts[k]
     if point is Point.CURRENT or Point.CURRENT not in part.values:
-        # A row first visited now has its fresh value, in every generation.
+        # A row first visited now has its fresh value, in every generation. With updated slopes
+        # w_t comes last, and until then the value at the first point stands in.
         fresh = s.rows.project(values, ids)
         part.old = torch.where(part.before.unvisited, fresh, part.before.old)
     if point is Point.CURRENT and probe.noise is not None:

@@ -47,7 +47,7 @@ def zeros_at(place: Place, default: torch.device) -> Zeros:
 
 
 def zeros_in_memory(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """On the host.
+    """Make a zero tensor on the host.
 
     Examples:
         >>> zeros_in_memory((2,), torch.bool)

@@ -204,8 +204,26 @@ class Table(nn.Module):
 
     # Writing -------------------------------------------------------------------------------------
 
-    def write(self, blocks: Tensor, old: Tensor, new: Tensor, *, step: int, beta: float) -> None:
-        """Replace u_{t-1} (``old``) by u_t (``new``) on the rows of ``blocks``."""
+    def write(
+        self,
+        blocks: Tensor,
+        old: Tensor,
+        new: Tensor,
+        *,
+        step: int,
+        beta: float,
+        gain: Tensor | None = None,
+    ) -> None:
+        """Replace u_{t-1} (``old``) by u_t (``new``) on the rows of ``blocks``.
+
+        Args:
+            blocks: the ids.
+            old: their rows before the step.
+            new: their rows after it.
+            step: t.
+            beta: the gain of this step, by which all other rows shrink, if they do.
+            gain: what chooses the next gain, if that has changed.
+        """
         # What needs memory comes first, so that running out of it leaves the table as it was.
         places = self._places(blocks)
         device = places.device
@@ -224,15 +242,18 @@ class Table(nn.Module):
             self.last_visit.index_fill_(0, places, step)
         self.rows.index_copy_(0, places, new)
         self.visited.index_fill_(0, places, True)
+        if self.gain is not None and gain is not None:
+            self.gain.copy_(gain)
 
     def fill(self, rows: Tensor, *, step: int) -> None:
         """Give every row its value, or all the same one: a visit at ``step``."""
+        now = 0.0 if self.clock is None else float(self.clock[1])
         self.rows.copy_(rows)
         self.visited.fill_(True)
         if self.last_visit is not None:
             self.last_visit.fill_(step)
-        if self.written is not None and self.clock is not None:
-            self.written.fill_(float(self.clock[1]))
+        if self.written is not None:
+            self.written.fill_(now)
 
     def keep_snapshot(self, anchor: Tensor, samples: Tensor, rows: Tensor) -> None:
         """Keep the exact values of a snapshot, and u_t as it is now.
@@ -262,19 +283,20 @@ class Table(nn.Module):
         ordered, order = blocks.sort()
         rows = rows[order]
         count = len(blocks)
-        if largest or count > len(self.overlay_blocks):
+        places, kept = self.overlay_blocks, self.overlay_rows
+        if largest or count > len(places):
             # All ranks grow alike, for a checkpoint joins their overlays.
             room = _ROOM
             while Share(room, 0, self.share.size).min_count < max(count, largest):
                 room *= 2
             here = Share(room, self.share.rank, self.share.size).count
-            if len(self.overlay_blocks) != here:
-                grown = rows.new_zeros(here, rows.shape[1])
-                self.overlay_blocks = blocks.new_empty(here)
-                self.overlay_rows = grown
-        self.overlay_blocks[:count].copy_(ordered)
-        self.overlay_blocks[count:].fill_(_NO_BLOCK)
-        self.overlay_rows[:count].copy_(rows)
+            if len(places) != here:
+                places, kept = blocks.new_empty(here), rows.new_zeros(here, rows.shape[1])
+        used, unused, used_rows = places[:count], places[count:], kept[:count]
+        self.overlay_blocks, self.overlay_rows = places, kept
+        used.copy_(ordered)
+        unused.fill_(_NO_BLOCK)
+        used_rows.copy_(rows)
 
     # Where it lies, and how it is saved ----------------------------------------------------------
 

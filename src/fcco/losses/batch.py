@@ -11,7 +11,7 @@ from fcco.distributed import Ranks
 from fcco.losses.exchange import exchange
 from fcco.problem.given import tensor
 
-__all__ = ["ScoreBatch", "named", "read_batch", "read_index"]
+__all__ = ["ScoreBatch", "first_ten", "read_batch", "read_index"]
 
 
 @dataclass(frozen=True)
@@ -83,17 +83,17 @@ def read_index(given: Any, count: int, *, name: str = "index", members: str = "s
     if least < 0 or most >= count:
         outside = index[(index < 0) | (index >= count)]
         raise ValueError(
-            f"{name}: {members} {named(outside)} are outside 0..{count - 1}, those that "
+            f"{name}: {members} {first_ten(outside)} are outside 0..{count - 1}, those that "
             "the criterion was built for"
         )
     return index
 
 
-def named(samples: Tensor) -> str:
-    """The first of some samples, for an error.
+def first_ten(samples: Tensor) -> str:
+    """Show the first ten of some samples, for an error.
 
     Examples:
-        >>> named(torch.arange(12))
+        >>> first_ten(torch.arange(12))
         '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...]'
     """
     shown = samples[:10].tolist()
@@ -103,13 +103,13 @@ def named(samples: Tensor) -> str:
 def _checked(
     scores: Any, index: Any, weight: Any, num_samples: int, num_tasks: int
 ) -> list[Tensor]:
-    """(B,), (B, T) and, if there are any, the weights, (B,)."""
+    """Return index (B,), scores (B, T) and, if there are any, weights (B,), checked."""
     index = read_index(index, num_samples)
     scores = _scores(scores, len(index), num_tasks)
     index = index.to(scores.device)
     if not scores.detach().isfinite().all():
         lost = (~scores.detach().isfinite()).any(1)
-        raise FloatingPointError(f"scores of samples {named(index[lost])} are not finite")
+        raise FloatingPointError(f"scores of samples {first_ten(index[lost])} are not finite")
     return [index, scores] if weight is None else [index, scores, _weights(weight, index)]
 
 
@@ -135,6 +135,7 @@ def _weights(given: Any, index: Tensor) -> Tensor:
     bad = ~((weights >= 0) & weights.isfinite())
     if bad.any():
         raise ValueError(
-            f"weight must be finite and not negative, that of samples {named(index[bad])} is not"
+            "weight must be finite and not negative, that of samples "
+            f"{first_ten(index[bad])} is not"
         )
     return weights

@@ -94,7 +94,7 @@ class Criterion(nn.Module):
         for (part, name), tensor in zip(buffers, before, strict=True):
             moved = part._buffers[name]
             if tensor is not None and moved is not None and tensor.is_floating_point():
-                narrow = torch.promote_types(moved.dtype, torch.float32)
-                dtype = narrow if tensor is table else tensor.dtype
+                widened = torch.promote_types(moved.dtype, torch.float32)
+                dtype = widened if tensor is table else tensor.dtype
                 part._buffers[name] = tensor.to(moved.device, dtype)
         return self

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fcco.losses.batch import named, read_index
+from fcco.losses.batch import first_ten, read_index
 from fcco.objectives.score import widened
 
 __all__ = ["read_embeddings", "weights_of_others"]
@@ -36,10 +36,14 @@ def read_embeddings(index: Any, num_samples: int, **embeddings: Any) -> list[Ten
             )
         index = index.to(given.device)
         columns.append(widened(given))
+        if columns[-1].dtype != columns[0].dtype:
+            raise ValueError(
+                f"{name} is {given.dtype}, the other embeddings are {columns[0].dtype}"
+            )
         lost = ~columns[-1].detach().norm(dim=1).isfinite()
         if lost.any():
             raise FloatingPointError(
-                f"{name} of samples {named(index[lost])} is not finite, or its norm is not"
+                f"{name} of samples {first_ten(index[lost])} is not finite, or its norm is not"
             )
     return [index, *columns]
 

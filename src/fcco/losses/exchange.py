@@ -73,7 +73,7 @@ def _width(column: Tensor) -> int:
 
 
 def _bytes(column: Tensor) -> Tensor:
-    """(n, width)."""
+    """Return a column as bytes, (n, width)."""
     flat = column.detach().reshape(len(column), math.prod(column.shape[1:]))
     return flat.contiguous().view(torch.uint8)
 

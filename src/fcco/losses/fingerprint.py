@@ -44,7 +44,8 @@ def _parts(thing: Any) -> Iterator[bytes]:
             yield from _parts(part)
     elif type(thing).__module__.startswith("fcco") or hasattr(thing, "num_blocks"):
         yield type(thing).__qualname__.encode()
-        # Names that begin with "_" are derived from the others.
-        for name in sorted(name for name in vars(thing) if not name.startswith("_")):
+        # Names that begin with "_" are derived from the others, and a mode is no setting.
+        settings = vars(thing).keys() - {"training"}
+        for name in sorted(name for name in settings if not name.startswith("_")):
             yield name.encode()
             yield from _parts(vars(thing)[name])

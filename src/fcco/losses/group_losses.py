@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fcco.losses.batch import named, read_index
+from fcco.losses.batch import first_ten, read_index
 from fcco.losses.exchange import exchange
 from fcco.losses.row_loss import RowLoss
 from fcco.methods import Beta
@@ -119,6 +119,6 @@ def _checked(losses: Any, groups: Any, num_groups: int) -> list[Tensor]:
         where = lost.nonzero().flatten()
         groups = groups.to(losses.device)[where]
         raise FloatingPointError(
-            f"losses at {named(where)}, of groups {named(groups)}, are not finite"
+            f"losses at {first_ten(where)}, of groups {first_ten(groups)}, are not finite"
         )
     return [groups.to(losses.device), losses.to(torch.promote_types(losses.dtype, torch.float32))]

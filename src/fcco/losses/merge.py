@@ -45,4 +45,6 @@ def merge(probe: Probe, scaled: int, *, common: bool = False) -> Probe:
         power = 1 if common else 2
         parts = (noise * share) ** power
         noise = torch.zeros_like(parts[: len(blocks)]).index_add(0, place, parts) ** (1 / power)
+    if common:  # the draws of a block have seen the same samples
+        total = torch.zeros_like(blocks).scatter_reduce(0, place, samples, "amax")
     return Probe(blocks, values, total, loss=probe.loss, noise=noise, log_scale=scale)

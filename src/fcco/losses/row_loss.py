@@ -11,6 +11,7 @@ A forward pass that activation checkpointing computes again takes no second step
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,7 +70,7 @@ class RowLoss(Criterion):
 
     With ``criterion.accumulate = True`` all forward passes until the next step of a torch optimizer
     are one step of the table: slopes are taken at the rows as they were before (the fresh value at
-    a first visit), and the mean values of all of them are written when the optimizer has stepped.
+    a first visit), and the mean values of all of them are written when an optimizer has stepped.
     The gradients of micro-batches then add up to that of the joint batch, if they probe equally
     many blocks and a block that several of them probe has equally many samples in each.
 
@@ -114,7 +115,12 @@ class RowLoss(Criterion):
         return gain
 
     def _take(self, probe: Probe, share: float = 1.0) -> Tensor:
-        """Take one step of the table; ``share`` is the weight of ``Probe.loss`` (on ranks)."""
+        """Return the loss of a probe, and take a step unless a checkpoint recomputes one.
+
+        Args:
+            probe: of the batch of all ranks.
+            share: the weight of ``Probe.loss``.
+        """
         if not isinstance(probe, Probe):
             raise TypeError(f"probe must be a Probe, got {type(probe).__name__}")
         refuse_forward_mode(probe.values)
@@ -142,13 +148,16 @@ class RowLoss(Criterion):
             made_of = probe.blocks, probe.values.detach()
             own = seen = self._observe(probe, ids)
             in_window = writes and self.accumulate
+            u = new = self._track(own, gain)
+            joint = probe
             if in_window and self._window is not None:
-                probe = self._join(self._window.probe, replace(probe, blocks=ids))
-                seen = self._observe(probe, probe.blocks)
-            u = self._track(seen, gain)
-            values = rows.outer(u, seen.blocks)
-            checks.rows(u, seen.blocks, "u")
-            checks.rows(values, seen.blocks, "f(u)")
+                joint = self._join(self._window.probe, replace(probe, blocks=ids))
+                seen = self._observe(joint, joint.blocks)
+                new = self._track(seen, gain)
+            values = rows.outer(u, ids)
+            checks.rows(u, ids, "u")
+            checks.rows(new, seen.blocks, "u")
+            checks.rows(values, ids, "f(u)")
             slopes = None
             if wants_slopes:
                 slopes = rows.slopes(own.old if in_window else u, own.fresh, ids) / len(ids)
@@ -157,7 +166,7 @@ class RowLoss(Criterion):
             _, lesson = checks.read(0, self._sum_surprises(seen) if learns else None)
             taken = Taken(made_of, values.mean(), slopes)
             if writes:
-                change = _Change(seen, u, gain, lesson, _detach(probe))
+                change = _Change(seen, new, gain, lesson, _detach(joint))
                 with defer_interrupts():
                     self._pending.add(taken)
                     if in_window:
@@ -197,9 +206,11 @@ class RowLoss(Criterion):
     def _write(self, change: _Change) -> None:
         """Write a step that was checked."""
         seen, gain = change.seen, change.gain
-        self.table.write(seen.blocks, seen.old, change.new, step=1, beta=gain.beta)
-        if self.table.gain is not None and gain.auto:
-            self.table.gain.copy_(next_gain(self.table.gain, change.lesson))
+        memory = self.table.gain
+        if memory is not None:
+            memory = next_gain(memory, change.lesson) if gain.auto else None
+        # A loss keeps no ages, so the number of the step does not matter.
+        self.table.write(seen.blocks, seen.old, change.new, step=1, beta=gain.beta, gain=memory)
         self._remember(change.probe)
 
     def _remember(self, probe: Probe) -> None:
@@ -216,18 +227,28 @@ class RowLoss(Criterion):
     def _join(self, first: Probe, second: Probe) -> Probe:
         """Return the probe of two micro-batches together, detached."""
 
-        def cat(name: str) -> Tensor | None:
+        def cat(name: str, missing: float) -> Tensor | None:
             parts = [getattr(first, name), getattr(second, name)]
-            return None if None in parts else torch.cat(parts).detach()
+            if all(part is None for part in parts):
+                return None
+            for k, probe in enumerate((first, second)):
+                if parts[k] is None:
+                    shape = probe.values if name == "noise" else probe.values[:, 0]
+                    parts[k] = torch.full_like(shape, missing)
+            return torch.cat(parts).detach()
 
         joint = Probe(
             torch.cat([first.blocks, second.blocks]),
             torch.cat([first.values, second.values]).detach(),
             torch.cat([first.samples_per_row(), second.samples_per_row()]),
-            noise=cat("noise"),
-            log_scale=cat("log_scale"),
+            noise=cat("noise", torch.nan),
+            log_scale=cat("log_scale", 0.0),
         )
         return merge(joint, self._rows.scaled)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave an open window behind: no optimizer's step would close that of a copy."""
+        return self.__dict__ | {"_window": None}
 
     def _checks(self, probe: Probe) -> Checks:
         values = probe.values

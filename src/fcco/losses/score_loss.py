@@ -6,6 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from fcco.kernel.interrupts import defer_interrupts
 from fcco.losses.attach import Pending, Taken, attach, refuse_forward_mode, without_autograd
 from fcco.losses.batch import ScoreBatch, read_batch
 from fcco.losses.criterion import Criterion
@@ -142,19 +143,19 @@ class ScoreLoss(Criterion):
                 if slope is not None:
                     slope = (slope * (change.count * batch.share)).to(value.dtype)
                 self._check(change, value, slope)
+                taken = Taken((batch.index, batch.scores.detach()), value, slope)
                 if change.writes:
-                    self.scores[change.index] = change.scores
-                    self.seen[change.index] = True
-                    self.num_seen.fill_(change.count)
-                    if self.sums is not None:
-                        self.sums.write(update.writes)
+                    with defer_interrupts():
+                        self.scores[change.index] = change.scores
+                        self.seen[change.index] = True
+                        self.num_seen.fill_(change.count)
+                        if self.sums is not None:
+                            self.sums.write(update.writes)
+                        self._pending.add(taken)
         except BaseException:
             if self.sums is not None:
                 self.sums.forget()
             raise
-        taken = Taken((batch.index, batch.scores.detach()), value, slope)
-        if change.writes:
-            self._pending.add(taken)
         return taken
 
     def _apply(self, *given: Any, **named: Any) -> Self:

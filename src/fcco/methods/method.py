@@ -116,7 +116,7 @@ class Method:
         return 1 + len(self.gradient.points)
 
     def updated(self) -> "Method":
-        """The same method with slopes at u_t instead of u_{t-1}: practice's order.
+        """The same method with slopes at u_t instead of u_{t-1}, as published code does.
 
         Where a block is met once in hundreds of steps, u_{t-1} belongs to a model long gone; u_t
         holds a share beta of today's. The slope at w_{t-1} (version 2) is taken at the row as the

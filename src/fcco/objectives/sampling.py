@@ -51,7 +51,7 @@ def cost_probe(costs: Tensor, batch: PairBatch) -> Probe:
 
 
 def exponential_probe(exponents: Tensor, batch: PairBatch) -> Probe:
-    """The same of exp(exponents), as mantissas and a log-scale.
+    """Return a probe of weighted sums of exp(exponents), as mantissas and a log-scale.
 
     Examples:
         >>> batch = PairBatch(torch.tensor([0]), torch.zeros(2), partners=torch.tensor([0, 1]),
@@ -91,7 +91,7 @@ def standard_error(terms: Tensor, samples: int | Tensor) -> Tensor:
 
 
 def error_of_means(terms: Tensor, weights: Tensor, samples: int | Tensor) -> Tensor:
-    """The same of weighted means, whose weights say how often each sample was drawn.
+    """Return the standard errors of weighted means; weights say how often a sample was drawn.
 
     A sample that was drawn twice may be two terms with half the weight each; a term with the weight
     0 was not drawn.

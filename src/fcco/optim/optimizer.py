@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable
 from itertools import islice
-from operator import itemgetter
+from operator import is_not, itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -215,9 +215,10 @@ class CompositionalOptimizer(RememberingOptimizer):
 
     @torch.no_grad()
     def step(self, closure: Closures) -> Tensor:  # type: ignore[override]  # a Probe, not a loss
-        """Advance u and z with one sample, then move w; return the mean of f_i(u_t^i) probed.
+        """Advance u and z with one sample, then move w; return the mean of f_i(u_t^i).
 
-        With a batch in which there is no block (``EmptyBatch``) nothing changes, and 0 is returned.
+        The mean is over the probed blocks. With a batch in which there is no block
+        (``EmptyBatch``) nothing changes but ``.grad``, which is emptied, and 0 is returned.
 
         Args:
             closure: one closure, or several (micro-batches of disjoint blocks). Under FSDP2 every
@@ -383,7 +384,9 @@ class CompositionalOptimizer(RememberingOptimizer):
             z = likes(z, live.params)
             states = self._copy_states(live, z)
             directions = self._directions(rule, z, states, live, checks)
-            mean = self._rows.outer(u, blocks).mean()
+            values = self._rows.outer(u, blocks)
+            checks.rows(values, blocks, "f(u)")
+            mean = values.mean()
             if s.number == 1 and ranks.size > 1 and not ranks.reduction.modules:
                 warnings.warn(
                     f"{ranks.size} ranks share the blocks, but no module of DDP or FSDP2 was "
@@ -395,16 +398,17 @@ class CompositionalOptimizer(RememberingOptimizer):
                 grads = [new.to(p.dtype, copy=True) for p, new in zip(live.params, z, strict=True)]
             sums = sum_surprises(s) if c.learns else None
             if ranks.size == 1:
-                samples, seen = checks.read(checks.samples, sums)
+                samples, lesson = checks.read(checks.samples, sums)
             else:
-                samples, of_all, seen = agree(checks, ranks, s.count, mean, sums)
+                samples, of_all, lesson = agree(checks, ranks, s.count, mean, sums)
                 mean.fill_(of_all)
+            gain = None
+            if table is not None and table.gain is not None and c.auto:
+                gain = next_gain(table.gain, lesson)
             # Every check has passed, on all ranks: from here on there are only changes.
             with defer_interrupts():
                 if table is not None:
-                    table.write(blocks, old, u, step=s.number, beta=c.beta)
-                    if table.gain is not None and c.auto:
-                        table.gain.copy_(next_gain(table.gain, seen))
+                    table.write(blocks, old, u, step=s.number, beta=c.beta, gain=gain)
                 oracle.keep()
                 self._store_point(live, Point.PREVIOUS)
                 for state, new in zip(live.states, states, strict=True):
@@ -544,7 +548,7 @@ class CompositionalOptimizer(RememberingOptimizer):
                     f"{type(rule).__name__}.directions must give a tensor of the shape of z for "
                     f"every parameter, got {tuple(direction.shape)}"
                 )
-        if directions[0] is not z[0]:  # a plain step goes along z itself
+        if any(map(is_not, directions, z)):  # a plain step goes along z itself
             checks.finite(directions, f"direction of {type(rule).__name__}")
         return directions
 

@@ -1,0 +1,166 @@
+"""The command: resuming, a stranger's problem and solver, and the report of records."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fcco_lab.benchmark.meter import GRID
+from fcco_lab.benchmark.outcomes import Cell, read_outcomes
+from fcco_lab.benchmark.report import write_report
+
+HERE = Path(__file__).parent
+GUIDE = HERE.parents[1] / "docs" / "guide" / "benchmark.md"
+
+
+def start(directory, *words):
+    command = [sys.executable, "-m", "fcco_lab", "benchmark", "run", *map(str, words)]
+    return subprocess.Popen(
+        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, out + err
+    return out
+
+
+def names(directory):
+    lines = (directory / "runs.jsonl").read_text().splitlines()
+    return [json.loads(line)["name"] for line in lines]
+
+
+def test_a_killed_run_goes_on_and_repeats_nothing(tmp_path):
+    words = ("--problem", "tiny:tiny_push", "--solver", "sox", "--solver", "in-batch", "--batch")
+    words += (12, "--tuned", 3, "--passes", 20, "--output", tmp_path)
+    process = start(HERE, *words)
+    runs = tmp_path / "runs.jsonl"
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not (runs.exists() and runs.read_text().count("\n") >= 2):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    with runs.open("a") as file:
+        file.write('{"name": "tiny:tiny_push sox 12 9')  # a line that was cut short
+    kept = runs.read_text().splitlines()[:2]
+    finish(start(HERE, *words))
+    assert runs.read_text().splitlines()[:2] == kept
+    whole = [line for line in runs.read_text().splitlines() if line.endswith("}")]
+    found = [json.loads(line)["name"] for line in whole]
+    expected = {
+        f"tiny:tiny_push {solver} 12 {setting} 0"
+        for solver in ("sox", "in-batch")
+        for setting in range(4)
+    }
+    assert sorted(found) == sorted(expected)
+
+
+def test_ctrl_c_ends_in_one_line_and_keeps_what_was_done(tmp_path):
+    words = ("--problem", "tiny:tiny_push", "--solver", "msvrm-v3", "--batch", 2)
+    process = start(HERE, *words, "--tuned", 8, "--passes", 100, "--output", tmp_path)
+    runs = tmp_path / "runs.jsonl"
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not (runs.exists() and runs.read_text()):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "the same command goes on" in err
+    assert names(tmp_path)
+
+
+def test_the_problem_and_the_solver_of_the_guide_run(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    files = re.findall(r"`(my_\w+\.py)`", GUIDE.read_text())
+    for name, block in zip(files, blocks, strict=True):
+        (tmp_path / name).write_text(block)
+    words = ("--problem", "my_push:my_push", "--solver", "my_solver:SIGNS", "--solver", "lbfgs")
+    out = finish(start(tmp_path, *words, "--batch", 16, "--tuned", 2, "--output", tmp_path / "b"))
+    assert "report.md" in out
+    outcomes = read_outcomes(tmp_path / "b")
+    cell = Cell("my_push:my_push", 16)
+    assert outcomes.cost(cell, "my_solver:SIGNS", 0.1).passes < 30
+    assert outcomes.cost(cell, "lbfgs", 1e-6).passes < 30
+    report = (tmp_path / "b" / "report.md").read_text()
+    for figure in re.findall(r"\((.*?\.png)\)", report):
+        assert (tmp_path / "b" / figure).stat().st_size > 1000
+
+
+# The report, from records that are written by hand ------------------------------------------------
+
+
+def record(name, gaps, *, seconds=10.0, passes=100.0):
+    return {
+        "name": name,
+        "settings": {},
+        "status": "done",
+        "passes": passes,
+        "seconds": seconds,
+        "gaps": gaps,
+    }
+
+
+def falling(**drops):
+    """A gap of 1 that falls to the given values from the given points of the grid on."""
+    points = sorted((int(place[1:]), gap) for place, gap in drops.items())
+    gaps, now = [], 1.0
+    for k in range(len(GRID)):
+        now = dict(points).get(k, now)
+        gaps.append(now)
+    return gaps
+
+
+@pytest.fixture
+def records(tmp_path):
+    facts = {"first": 1.0, "best": 0.0, "certificate": 1e-15, "curvature": 1.0}
+    sizes = {"num_blocks": 1, "num_samples": 10, "num_params": 2}
+    problems = [
+        {"name": "a", "known": True, **facts, **sizes},
+        {"name": "b", "known": False, **facts, **sizes, "certificate": float("nan")},
+    ]
+    runs = [
+        record("a sox 16 0 0", falling(k40=0.05)),
+        record("a sox 16 1 0", falling(k10=0.05, k20=0.005)),
+        record("a in-batch 16 0 0", falling(k15=0.05, k30=0.005), seconds=1.0),
+        record("b sox 16 0 0", falling(k5=-0.25)),
+        record("b in-batch 16 0 0", falling(k5=0.0)),
+    ]
+    for file, lines in (("problems", problems), ("runs", runs)):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / f"{file}.jsonl").write_text(text)
+    return tmp_path
+
+
+def test_costs_are_those_of_the_best_setting(records):
+    outcomes = read_outcomes(records)
+    cell = Cell("a", 16)
+    assert outcomes.cost(cell, "sox", 0.1) == (GRID[10], pytest.approx(GRID[10] / 10))
+    assert outcomes.cost(cell, "sox", 0.1, tuned=False).passes == GRID[40]
+    assert outcomes.cost(cell, "sox", 0.01).passes == GRID[20]
+    assert outcomes.cost(cell, "sox", 1e-6).passes == float("inf")
+    assert outcomes.best(cell, ["sox", "in-batch"], 0.01)[0] == "sox"
+
+
+def test_without_a_known_optimum_gaps_refer_to_the_best_run(records):
+    outcomes = read_outcomes(records)
+    cell = Cell("b", 16)
+    assert outcomes.cost(cell, "sox", 1e-6).passes == GRID[5]
+    # F fell from 1 to 0, and -0.25 is the best that was found: a gap of 0.2.
+    assert outcomes.cost(cell, "in-batch", 0.21).passes == GRID[5]
+    assert outcomes.cost(cell, "in-batch", 0.19).passes == float("inf")
+
+
+def test_the_report_says_who_wins_by_which_factor(records):
+    write_report(records)
+    report = (records / "report.md").read_text()
+    assert "| a, 16 | sox 0.46 | sox 2.2 | - | - | - |" in report
+    # 10 points of the grid are a factor of 10^(10/15) = 4.6.
+    assert "| a, 16 | sox 2.2; 0.22 s | in-batch 10; 0.1 s | **4.6** |" in report
+    assert "b*, 16" in report
+    assert {path.name for path in records.glob("*.png")} == {"a.png", "b.png", "profiles.png"}
