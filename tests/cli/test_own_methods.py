@@ -16,9 +16,9 @@ from fcco_lab.runs import read_runs
 MINE = """
 import fcco
 from fcco.methods import Method, WeightRow, Weights
-from fcco.methods.sox import MOMENTUM
 
-TWIN = Method("twin", inner=fcco.methods.SOX.inner, gradient=MOMENTUM)
+
+TWIN = Method("twin", inner=fcco.methods.SOX.inner, gradient=fcco.methods.SOX.gradient)
 NUMBER = 3
 
 

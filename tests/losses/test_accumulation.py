@@ -71,9 +71,10 @@ def test_micro_batches_add_up(beta, parts, warm):
     if warm:
         criterion(model(x[:6] + 1).square().squeeze(1).repeat(2), torch.arange(6).repeat(2))
     criterion.accumulate = True
-    results = []
-    for sizes in (12, 6):
-        results.append(gradient(copy.deepcopy(criterion), copy.deepcopy(model), x, groups, sizes))
+    results = [
+        gradient(copy.deepcopy(criterion), copy.deepcopy(model), x, groups, sizes)
+        for sizes in (12, 6)
+    ]
     (one, rows), (two, other_rows) = results
     torch.testing.assert_close(other_rows, rows, rtol=1e-13, atol=0)
     if warm or parts == "own":  # an unvisited row has a slope at its part's fresh value
