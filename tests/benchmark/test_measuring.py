@@ -6,6 +6,7 @@ from benchmark.tiny import tiny_cox, tiny_groups, tiny_line, tiny_push
 from scipy.optimize import minimize_scalar
 
 from fcco.data import exact_value
+from fcco_lab.benchmark.meter import GRID
 from fcco_lab.benchmark.optimum import know
 from fcco_lab.benchmark.problem import probe_all, values_of_blocks
 from fcco_lab.benchmark.ranges import settings_to_try
@@ -112,6 +113,29 @@ def test_every_other_solver_runs(name):
         if solver.applies(problem):
             _, record = run(problem, name, passes=2.0)
             assert record["status"] in ("done", "diverged", "ended"), record["status"]
+
+
+def test_a_point_of_the_grid_shows_what_was_reached_with_no_more_work():
+    problem = tiny_push(None)
+    known = know(problem)
+    task = Task(problem, known, batch=12, passes=9.0)
+    reached = []
+
+    def full_gradient_steps():
+        while task.goes_on():
+            value = task.full_loss()
+            reached.append((task.passes - 1 / 3, float(value.detach())))  # forward only so far
+            (gradient,) = torch.autograd.grad(value, task.params)
+            with torch.no_grad():
+                task.params[0] -= 0.1 * gradient
+
+    full_gradient_steps()
+    assert [round(passes, 9) for passes, _ in reached] == list(range(len(reached)))
+    for point, gap in zip(GRID, task.meter.gaps, strict=False):
+        values = [value for passes, value in reached if passes <= point]
+        expected = (min(values) - known["best"]) / (known["first"] - known["best"])
+        assert gap == pytest.approx(expected, abs=1e-12)
+    assert GRID[len(task.meter.gaps)] > 9.0
 
 
 def test_divergence_is_a_result():

@@ -72,22 +72,22 @@ def wait_for_step(process, output, step, *, seconds=120):
 
 def saved_steps(output):
     """Of the checkpoints that are there."""
-    return sorted(int(path.name.split("-")[1]) for path in output.glob("checkpoints/step-*.pt"))
+    return sorted(int(path.stem.split("-")[1]) for path in output.glob("checkpoints/step-*.pt"))
 
 
-def looks(output):
+def evaluations(output):
     """The lines of metrics.jsonl without what a clock decides."""
     lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
 def assert_same_run(one, two):
-    """Bit-identical weights, the same looks, and each step looked at once."""
+    """Bit-identical weights, the same evaluations, and each step evaluated once."""
     left, right = (torch.load(path / "model.pt", weights_only=True) for path in (one, two))
     assert left.keys() == right.keys()
     for name in left:
         assert torch.equal(left[name], right[name]), f"{name} differs"
-    assert looks(one) == looks(two)
-    steps = [look["step"] for look in looks(one)]
+    assert evaluations(one) == evaluations(two)
+    steps = [point["step"] for point in evaluations(one)]
     assert steps == sorted(set(steps))
     assert steps[0] == 0

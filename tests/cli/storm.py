@@ -16,12 +16,12 @@ from pathlib import Path
 
 import torch
 
-from fcco_lab.files import beside
+from fcco_lab.files import temporary_name
 from fcco_lab.training import Config, Training, objectives, problem
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.problem import load_problem
 
-PLACES = ("fsync", "replace", "unlink", "half a checkpoint", "look", "network")
+PLACES = ("fsync", "replace", "unlink", "half a checkpoint", "evaluation", "network")
 """Where a child may be told to kill itself: at one of its calls of these."""
 
 
@@ -51,7 +51,7 @@ def arm(place, calls, *, after):
         setattr(os, place, count_down(getattr(os, place), calls, after=after))
     elif place == "unlink":
         Path.unlink = count_down(Path.unlink, calls, after=after)
-    elif place == "look":
+    elif place == "evaluation":
         area = count_down(objectives.MultiTaskAUC.metric, calls, after=after)
         objectives.MultiTaskAUC.metric = area
     elif place == "network":
@@ -63,7 +63,7 @@ def arm(place, calls, *, after):
             left[0] -= 1
             if left[0] == 0:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                half = beside(self.directory / f"step-{step:010d}.pt")
+                half = temporary_name(self.directory / f"step-{step:010d}.pt")
                 with half.open("wb") as file:
                     torch.save(state, file)
                 os.truncate(half, half.stat().st_size // 2)
@@ -104,7 +104,7 @@ def storm(config, output, *, kills, seed, longest):
         place = PLACES[(attempt if attempt < len(PLACES) else attempt // 3) % len(PLACES)]
         if attempt >= len(PLACES) and attempt % 3:
             place = "a moment"
-        calls = chance.randint(1, 2 if place == "look" else 9)  # few, not to get to the end
+        calls = chance.randint(1, 2 if place == "evaluation" else 9)  # few, not to get to the end
         trap = None if place == "a moment" else (place, calls, chance.random() < 0.5)
         process = child(config, problem, output, trap)
         if place == "a moment":
@@ -124,7 +124,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     reports = []
     for order in json.loads(sys.argv[1]):
-        config, output = Config.of(order["config"]), Path(order["output"])
+        config, output = Config.from_dict(order["config"]), Path(order["output"])
         Training(config, problem=load_problem(config))  # the first optimizer imports much of torch
         calm = os.waitpid(child(config, load_problem(config), output / "calm", None), 0)[1]
         report = storm(

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from cli.command import assert_same_run, finish, looks, saved_steps, start, wait_for_step
+from cli.command import assert_same_run, evaluations, finish, saved_steps, start, wait_for_step
 from cli.storm import PLACES
 
-from fcco_lab.baselines import BASELINES
+from fcco_lab.entries import BASELINES
 from fcco_lab.training import Config, Training
-from fcco_lab.training.config import CHOICES
+from fcco_lab.training.config import choices_of
 from fcco_lab.training.problem import load_problem
 
 STEPS = 90
@@ -74,14 +74,14 @@ def test_a_storm_of_kills_changes_nothing(tmp_path):
             missed = [place for place in ("a moment", *PLACES) if not report["where"][place]]
             assert not missed, "each of these places was to be hit"
         assert_same_run(tmp_path / method / "calm", tmp_path / method / "stormy")
-        assert looks(tmp_path / method / "stormy")[-1]["step"] == STEPS
+        assert evaluations(tmp_path / method / "stormy")[-1]["step"] == STEPS
         left = [path.name for path in (tmp_path / method / "stormy").rglob(".*")]
         assert not left, "files of killed processes are still there"
 
 
 @pytest.mark.slow
 def test_a_hundred_kills_of_every_method(tmp_path):
-    kills = dict.fromkeys(CHOICES["method"], 100)
+    kills = dict.fromkeys(choices_of("method"), 100)
     for method, report in rage(tmp_path, kills).items():
         assert report["exit"] == 0, (method, report)
         assert report["kills"] == 100, (method, report)
@@ -97,7 +97,10 @@ def words(method):
 def undisturbed(tmp_path_factory):
     """The directory of a run of MSVRM-v3 that nobody stopped."""
     output = tmp_path_factory.mktemp("undisturbed")
-    assert Training(Config.of(settings("msvrm-v3")), output=output).run()["status"] == "finished"
+    assert (
+        Training(Config.from_dict(settings("msvrm-v3")), output=output).run()["status"]
+        == "finished"
+    )
     return output
 
 
@@ -146,7 +149,7 @@ def test_a_stop_at_every_place_of_a_snapshot_period(tmp_path, undisturbed):
             signal.raise_signal(signal.SIGTERM)
             return value
 
-    config = Config.of(settings("msvrm-v3"))
+    config = Config.from_dict(settings("msvrm-v3"))
     problem = load_problem(config)
     for _ in range(2 * config.snapshot_every):
         training = Stopped(config, output=output, problem=problem)

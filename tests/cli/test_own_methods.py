@@ -1,5 +1,6 @@
 """Methods and objectives of a user: as ``module:name`` in a command, as objects in Python."""
 
+import dataclasses
 import json
 import sys
 
@@ -10,8 +11,13 @@ from cli.command import SMALL, call
 
 import fcco
 import fcco_lab
-from fcco_lab.comparison import contenders
+from fcco.methods import REGISTRY
+from fcco_lab.comparison import parse_contenders
+from fcco_lab.presentation.naming import in_order
+from fcco_lab.presentation.styles import styles
 from fcco_lab.runs import read_runs
+from fcco_lab.training.config import choices_of
+from fcco_lab.tuning import tuned_keys
 
 MINE = """
 import fcco
@@ -103,7 +109,7 @@ def test_an_own_twin_trains_like_the_original(tmp_path, capsys, here):
         (("--objective", "{}:NUMBER"), "objective {}:NUMBER must be a subclass of fcco.Objective"),
         (
             ("--objective", "{}:three"),
-            "objective {}:three must return an objective or (inputs, objective), got (tensor",
+            "objective {}:three: tuple does not know the samples of its blocks",
         ),
         (
             ("--objective", "{}:Unsampled"),
@@ -118,7 +124,7 @@ def test_what_is_wrong_with_a_name_is_said(tmp_path, capsys, here, words, messag
 
 
 def test_a_step_rule_may_follow_a_name(here):
-    found = contenders([f"{here}:TWIN", f"{here}:TWIN:plain", "sox:plain"], "adam")
+    found = parse_contenders([f"{here}:TWIN", f"{here}:TWIN:plain", "sox:plain"], "adam")
     assert found == [(f"{here}:TWIN", "adam"), (f"{here}:TWIN", "plain"), ("sox", "plain")]
 
 
@@ -161,5 +167,19 @@ def test_compare_from_python_returns_records_that_report_draws(tmp_path, capsys)
     assert "MSVRM-v2" in (tmp_path / "page.html").read_text().replace("msvrm-v2 Adam", "MSVRM-v2")
     assert read_runs([tmp_path / "kept"]) == [json.loads(json.dumps(r)) for r in records]
     del records[1]["curve"][0]["samples"]
-    with pytest.raises(ValueError, match=r"look 0 of .* has None for samples"):
+    with pytest.raises(ValueError, match=r"evaluation 0 of .* has None for samples"):
         fcco_lab.write_report(records, tmp_path / "page.html", title="t")
+
+
+def test_a_registered_method_appears_everywhere(tmp_path, capsys, monkeypatch):
+    twin = dataclasses.replace(fcco.methods.SOX, name="twin")
+    monkeypatch.setitem(REGISTRY, "twin", fcco.methods.Entry(twin))
+    assert "twin" in choices_of("method")
+    done = call(capsys, "train", *SMALL, "--method", "twin", "--output", tmp_path / "run")
+    assert done.code == 0, done.err
+    assert parse_contenders(["twin:plain"], "adam") == [("twin", "plain")]
+    assert tuned_keys("twin") == ("lr", "alpha", "beta")
+    assert {"twin", "Adatwin", "twin Adam"} <= set(styles(["SOX", "twin", "Adatwin", "twin Adam"]))
+    assert in_order(["zeta", "twin Adam", "twin", "MARS"]) == ["MARS", "twin", "twin Adam", "zeta"]
+    fcco_lab.write_report(read_runs([tmp_path / "run"]), tmp_path / "page.html", title="t")
+    assert "twin Adam" in (tmp_path / "page.html").read_text()

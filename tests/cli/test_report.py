@@ -3,11 +3,16 @@
 import json
 import math
 import re
+import tempfile
+import warnings
+from pathlib import Path
 
 import pytest
 from cli.command import call
 from cli.report_page import Page
 from cli.report_runs import run
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fcco_lab.cli.report import report
 from fcco_lab.report import write_report
@@ -51,10 +56,10 @@ def test_settings_are_told_only_where_they_differ(tmp_path):
     ]
     found = Page(page(tmp_path, records))
     assert list(found.rows(0)) == ["SOX Adam, B1=2", "SOX Adam, B1=10", "BSGD"]
-    looks = {s["name"]: (*s["colour"], s["dash"], s["mark"]) for s in found.figures[0]["series"]}
-    assert len(set(looks.values())) == 3
-    assert looks["SOX Adam, B1=2"][:2] == looks["SOX Adam, B1=10"][:2], "the method's colour"
-    assert len({look[2:] for look in looks.values()}) == 3, "told apart without colours"
+    lines = {s["name"]: (*s["colour"], s["dash"], s["mark"]) for s in found.figures[0]["series"]}
+    assert len(set(lines.values())) == 3
+    assert lines["SOX Adam, B1=2"][:2] == lines["SOX Adam, B1=10"][:2], "the method's colour"
+    assert len({line[2:] for line in lines.values()}) == 3, "told apart without colours"
 
 
 def test_runs_on_their_way_count_until_one_is_finished(tmp_path):
@@ -105,7 +110,7 @@ def test_it_is_whole_or_not_there(tmp_path, monkeypatch):
 
 
 def without(record, key, place=None):
-    """The record with one key less, of itself or of a look of its curve."""
+    """The record with one key less, of itself or of a point of its curve."""
     record = json.loads(json.dumps(record))
     (record if place is None else record["curve"][place]).pop(key)
     return record
@@ -117,13 +122,28 @@ FLAWS = {
     "no record": ([], "it is none"),
     **{key: (without(run(), key), f"it has no {key}") for key in ("name", "config", "status")},
     "no curve": (without(run(), "curve"), "it has no curve"),
-    "no samples": (without(run(name="r"), "samples", 1), "look 1 of 'r' has None for samples"),
-    "no seconds": (without(run(name="r"), "seconds", 2), "look 2 of 'r' has None for seconds"),
-    "going back": (run(name="r", cost=-1), "look 1 of 'r' has -640 for values"),
-    "no look": (run(name="r") | {"curve": [3]}, "look 0 of 'r' has None for step"),
+    "no samples": (
+        without(run(name="r"), "samples", 1),
+        "evaluation 1 of 'r' has None for samples",
+    ),
+    "no seconds": (
+        without(run(name="r"), "seconds", 2),
+        "evaluation 2 of 'r' has None for seconds",
+    ),
+    "going back": (run(name="r", cost=-1), "evaluation 1 of 'r' has -640 for values"),
+    "no look": (run(name="r") | {"curve": [3]}, "evaluation 0 of 'r' has None for step"),
     "a word": (run(name="r") | {"auc": "high"}, "'r' has 'high' for auc"),
     "no method": (run(name="r", method=None), "the config of 'r' has no method"),
     "status": (run(name="r", status="asleep"), "the status of 'r' is 'asleep'"),
+    "seeds": (run(name="r", seed=[1]), "the config of 'r' has [1] for seed"),
+    "sizes": (run(name="r") | {"num_blocks": [1]}, "'r' has [1] for num_blocks"),
+    "beyond floats": (run(name="r") | {"objective": 10**400}, "'r' has 1000"),
+    "beyond floats in a curve": (
+        run(name="r") | {"curve": [run()["curve"][0] | {"values": 10**400}]},
+        "evaluation 0 of 'r' has 1000",
+    ),
+    "nested": ("[" * 100000 + "]" * 100000, "it cannot be read"),
+    "surrogate": (json.dumps(run(name="\ud800")), "it has text that is not Unicode"),
 }
 
 
@@ -141,11 +161,55 @@ def test_a_broken_record_is_named_and_the_others_are_shown(tmp_path, capsys, fla
     (line,) = done.err.splitlines()
     assert line.startswith("fcco: warning: left out ")
     assert f"{tmp_path / 'bad' / 'record.json'}: {why}" in line
-    assert (done.code, done.out.splitlines()[0]) == (0, "1 run of 1 contender on usps went in")
+    assert done.code == 0
+    assert done.out.startswith("1 runs of 1 contenders on usps are in ")
     assert "one that is whole" in (tmp_path / "page.html").read_text()
     alone = call(capsys, "report", tmp_path / "bad", "--output", tmp_path / "other.html")
     assert (alone.code, alone.err.splitlines()[1]) == (1, "fcco: there are no runs to report on")
     assert not (tmp_path / "other.html").exists()
+
+
+ODD = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.just(10**400),
+        st.floats(),
+        st.text(st.characters(exclude_categories=())),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(st.text(), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+KEYS = ["name", "config", "status", "reason", "curve", "objective", "auc", "num_blocks", "content"]
+IN_CONFIG = ["data", "method", "update", "seed", "lr", "blocks_per_step", "note"]
+IN_CURVE = ["step", "samples", "values", "gradients", "seconds", "objective", "ap"]
+
+
+@given(
+    st.one_of(
+        st.tuples(st.just(None), st.sampled_from(KEYS), ODD),
+        st.tuples(st.just("config"), st.sampled_from(IN_CONFIG), ODD),
+        st.tuples(st.just("curve"), st.sampled_from(IN_CURVE), ODD),
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_record_holds_the_others_are_shown(change):
+    part, key, value = change
+    odd = json.loads(json.dumps(run(name="odd")))
+    place = {None: odd, "config": odd["config"], "curve": odd["curve"][1]}[part]
+    place[key] = value
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        file = Path(folder) / "record.json"
+        file.write_text(json.dumps(odd))
+        (Path(folder) / "good").mkdir()
+        (Path(folder) / "good" / "record.json").write_text(json.dumps(run(name="whole", seed=1)))
+        records = read_runs([Path(folder)])
+        write_report(records, Path(folder) / "page.html", title="t")
+        assert "whole" in (Path(folder) / "page.html").read_text()
 
 
 def test_a_broken_line_costs_no_other(tmp_path):
@@ -175,8 +239,7 @@ def test_command_says_what_went_in(tmp_path, capsys):
     (tmp_path / "runs.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     report([tmp_path], output=tmp_path, title=None)
     out = capsys.readouterr().out
-    assert "3 runs of 2 contenders on usps, mnist went in" in out
-    assert f"the page is {tmp_path / 'report.html'}" in out
+    assert f"3 runs of 2 contenders on usps, mnist are in {tmp_path / 'report.html'}" in out
     assert "<title>Runs on usps, mnist</title>" in (tmp_path / "report.html").read_text()
     (tmp_path / "none").mkdir()
     for path, words in ((tmp_path / "none", "no runs"), (tmp_path / "gone", "does not exist")):

@@ -6,10 +6,12 @@ import pytest
 from cli.report_page import Page
 from cli.report_runs import run
 
-from fcco_lab.entries import ENTRIES
+from fcco.methods import REGISTRY
+from fcco_lab.entries import BASELINES
 from fcco_lab.presentation.curves import mean_curve
+from fcco_lab.presentation.methods import style_of
 from fcco_lab.report import write_report
-from fcco_lab.report.looks import look
+from fcco_lab.report.plots import DASHES, MARKS
 
 
 def test_mean_curve_is_over_the_shared_range():
@@ -19,7 +21,7 @@ def test_mean_curve_is_over_the_shared_range():
     assert grid.tolist() == [0.0, 640.0]
     assert mean == pytest.approx([0.9, 0.5])
     assert sd == pytest.approx([0.1 * math.sqrt(2)] * 2)
-    fast = run(seed=2, values=(1.0, 0.0), cost=4)  # looks at 0 and 2 seconds; long: 0, 1, 2
+    fast = run(seed=2, values=(1.0, 0.0), cost=4)  # evaluated at 0 and 2 seconds; long: 0, 1, 2
     grid, mean, _ = mean_curve([fast, long], "seconds", "objective")
     assert grid.tolist() == [0.0, 1.0, 2.0]
     assert mean == pytest.approx([0.9, (0.5 + 0.4) / 2, 0.1])
@@ -56,7 +58,7 @@ def test_lines_can_be_seen_on_both_grounds(ground, which):
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
-    colours = [entry.colours[which] for entry in ENTRIES.values()]
+    colours = [style_of(method)[1 + which] for method in (*BASELINES, *REGISTRY)]
     for colour in colours:
         low, high = sorted((luminance(colour), luminance(ground)))
         assert (high + 0.05) / (low + 0.05) >= 3, colour
@@ -64,5 +66,5 @@ def test_lines_can_be_seen_on_both_grounds(ground, which):
 
 
 def test_forty_lines_can_be_told_apart_without_colours():
-    looks = [look({"method": "sox"}, number) for number in range(40)]
-    assert len({(one["dash"], one["mark"]) for one in looks}) == 40
+    pairs = {(DASHES[k % len(DASHES)], MARKS[k % len(MARKS)]) for k in range(40)}
+    assert len(pairs) == 40

@@ -115,7 +115,7 @@ def test_ctrl_c_may_come_at_any_line(name, act):
     if act in build(CATALOGUE[name])[1]:
         early, late = interrupt_each(CATALOGUE[name], act)
         assert early > 150
-        assert 0 < late < 10
+        assert 0 < late < 100  # the lines of a commit, where Ctrl-C is held back
 
 
 if __name__ == "__main__":

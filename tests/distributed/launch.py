@@ -95,7 +95,7 @@ def wait_for_step(process, output, step, *, seconds=120):
     raise AssertionError(f"no checkpoint of step {step}: {process.communicate()[0]}")
 
 
-def looks(output):
+def evaluations(output):
     """The lines of metrics.jsonl without what a clock decides."""
     lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]

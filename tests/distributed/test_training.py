@@ -9,8 +9,8 @@ import pytest
 import torch
 from distributed.launch import (
     alive,
+    evaluations,
     finish,
-    looks,
     saved,
     started,
     torchrun,
@@ -66,7 +66,7 @@ def assert_same(one, two):
     left, right = weights(one), weights(two)
     assert left.keys() == right.keys()
     assert all(torch.equal(left[name], right[name]) for name in left)
-    assert looks(one) == looks(two)
+    assert evaluations(one) == evaluations(two)
 
 
 def assert_close(one, two, *, apart=()):
@@ -77,8 +77,8 @@ def assert_close(one, two, *, apart=()):
         assert type(left[name]) is type(right[name]) is torch.Tensor
         torch.testing.assert_close(left[name], right[name], rtol=1e-5, atol=1e-5)
     counts = {"step", "samples", "values", "gradients", "work"} - set(apart)
-    assert len(looks(one)) == len(looks(two))
-    for here, there in zip(looks(one), looks(two), strict=True):
+    assert len(evaluations(one)) == len(evaluations(two))
+    for here, there in zip(evaluations(one), evaluations(two), strict=True):
         assert {k: here[k] for k in counts} == {k: there[k] for k in counts}
         assert here["objective"] == pytest.approx(there["objective"], rel=1e-5)
         assert here["auc"] == pytest.approx(there["auc"], abs=1e-3), "a rank may change places"
@@ -156,14 +156,14 @@ def test_one_process_goes_on_from_two(halted, one, tmp_path):
 def test_two_go_on_from_before_a_spoiled_checkpoint(halted, two, tmp_path):
     run = copy(halted[0], tmp_path)
     before, newest = saved(run)
-    (spoiled,) = run.glob(f"checkpoints/step-*{newest}-*")
+    (spoiled,) = run.glob(f"checkpoints/step-*{newest}")
     file = next(spoiled.glob("__1_*"))
     os.truncate(file, file.stat().st_size // 2)
     assert before == newest - 1, "so there is a step to make again"
     done = finish(torchrun(tmp_path, 2, *words(CONFIG), warnings="default"))
     assert done.code == 0, done.text
     (line,) = done.ours
-    assert f"checkpoint run/checkpoints/{spoiled.name} is spoiled" in line
+    assert f"checkpoint run/checkpoints/{spoiled.name} cannot be read" in line
     assert "going back to the one before" in line
     assert_same(run, two)
 
@@ -258,7 +258,7 @@ def test_a_directory_in_use_is_left_alone(tmp_path):
 def test_parts_of_a_network_follow_the_whole(method, tmp_path):
     """FSDP2, stopped once and going on."""
     more = {"update": "adam", "lr": 0.001} if method == "cross-entropy" else {}
-    config = Config.of(CONFIG.as_record() | {"method": method, "snapshot_every": 7} | more)
+    config = Config.from_dict(CONFIG.as_record() | {"method": method, "snapshot_every": 7} | more)
     expected = alone(config, tmp_path / "one")
     stopped(tmp_path, 2, config, "--parallel=fsdp", at=STEPS // 4)
     done = finish(torchrun(tmp_path, 2, *words(config, "--parallel=fsdp")))

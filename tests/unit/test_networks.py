@@ -9,10 +9,10 @@ import torch
 
 from fcco.methods import REGISTRY
 from fcco.objectives import MultiTaskAUC
-from fcco_lab.baselines import BASELINES
+from fcco_lab.entries import BASELINES
 from fcco_lab.networks import NETWORKS, build_network
 from fcco_lab.training import Config, Training
-from fcco_lab.training.config import CHOICES
+from fcco_lab.training.config import choices_of
 from fcco_lab.training.problem import Problem
 
 DEEP = ("resnet18", "resnet34", "densenet121")
@@ -122,7 +122,7 @@ def queries_of(method):
         pytest.param(
             *pair, marks=[pytest.mark.slow] if "18" not in pair[0] and pair[1] != "msvrm-v2" else []
         )
-        for pair in product(DEEP, CHOICES["method"])
+        for pair in product(DEEP, choices_of("method"))
     ],
 )
 def test_every_method_takes_steps(network, method):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from fcco.kernel.interrupts import defer_interrupts
 from fcco.problem import Closure, Probe
 
 __all__ = ["call_along"]
@@ -22,7 +23,9 @@ def call_along(
     Every parameter carries its tangent while the closure runs. The reverse pass comes after the
     dual level has ended: inside, it would carry tangents of gradients along.
     """
-    with ExitStack() as stack:
+    # torch knows one dual level, and would refuse every later one if Ctrl-C came while it is opened
+    # or closed: so the interrupt waits for the forward pass.
+    with defer_interrupts(), ExitStack() as stack:
         if "torch._dynamo" in sys.modules:  # compiled graphs carry no tangents
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(forward_ad.dual_level())
