@@ -3,9 +3,8 @@
 From Python: ``compare`` runs methods on a problem, ``write_report`` draws its records.
 """
 
-from typing import TYPE_CHECKING
-
-from fcco_lab.lazily import exported
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fcco_lab.comparison import compare
@@ -15,12 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Config", "Problem", "compare", "write_report"]
 
-__getattr__ = exported(
-    __name__,
-    {
-        "Config": "fcco_lab.training.config",
-        "Problem": "fcco_lab.training.problem",
-        "compare": "fcco_lab.comparison",
-        "write_report": "fcco_lab.report",
-    },
-)
+_MODULES = {
+    "Config": "fcco_lab.training.config",
+    "Problem": "fcco_lab.training.problem",
+    "compare": "fcco_lab.comparison",
+    "write_report": "fcco_lab.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first used, so that ``fcco -h`` does not wait for torch.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

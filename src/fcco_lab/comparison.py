@@ -14,10 +14,10 @@ from fcco_lab.results import Results
 from fcco_lab.runs import Record
 from fcco_lab.training import Config, Training
 from fcco_lab.training.compositional import inputs_of_a_step
-from fcco_lab.training.config import CHOICES
+from fcco_lab.training.config import choices_of
 from fcco_lab.training.problem import Problem, load_problem
 
-__all__ = ["compare", "configs_of", "contenders"]
+__all__ = ["compare", "make_configs", "parse_contenders"]
 
 
 def compare(
@@ -57,15 +57,14 @@ def compare(
     if isinstance(problem, Problem):
         kind = type(problem.objective).__name__
         about = {"data": problem.name, "objective": f"python:{kind}"}
-    config = Config.of(settings | about | {"work": work})
+    config = Config.from_dict(settings | about | {"work": work})
     words = [word if isinstance(word, str) else adopt(word) for word in methods]
-    rivals = contenders(words, config.update)
+    contenders = parse_contenders(words, config.update)
     if not isinstance(problem, Problem):
         problem = load_problem(config, None if data_dir is None else Path(data_dir))
-    configs = configs_of(config, rivals, seeds, problem)
     results = None if output is None else Results(Path(output) / "runs.jsonl")
     records = []
-    for one in configs:
+    for one in make_configs(config, contenders, seeds, problem):
         record = finish(Training(one, problem=problem))
         if record["status"] == "running":  # a signal ended it
             raise KeyboardInterrupt
@@ -75,45 +74,45 @@ def compare(
     return records
 
 
-def configs_of(
-    config: Config, rivals: Iterable[tuple[str, str]], seeds: int, problem: Problem
+def make_configs(
+    config: Config, contenders: Iterable[tuple[str, str]], seeds: int, problem: Problem
 ) -> list[Config]:
-    """One config for each of ``contenders`` and each seed, all with the same work.
+    """One config for each contender and each seed, all with the same work.
 
     Examples:
         >>> config = Config(steps=10)
-        >>> rivals = contenders(["sox", "msvrm-v2"], "adam")
-        >>> configs = configs_of(config, rivals, 2, load_problem(config))
+        >>> contenders = parse_contenders(["sox", "msvrm-v2"], "adam")
+        >>> configs = make_configs(config, contenders, 2, load_problem(config))
         >>> [(one.method, one.seed, one.work) for one in configs][1:3]
         [('sox', 1, 4800), ('msvrm-v2', 0, 4800)]
     """
-    if not config.work:  # as much as the steps of SOX cost: each input forward and backward
-        config = replace(config, work=3 * config.steps * inputs_of_a_step(config, problem))
-    config = replace(config, steps=0)
+    # As much as the steps of SOX cost: each input forward and backward.
+    work = config.work or 3 * config.steps * inputs_of_a_step(config, problem)
     return [
-        replace(config, method=method, update=rule, seed=config.seed + seed)
-        for method, rule in rivals
+        replace(config, method=method, update=update, seed=config.seed + seed, steps=0, work=work)
+        for method, update in contenders
         for seed in range(seeds)
     ]
 
 
-def contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]:
+def parse_contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]:
     """Methods with their step rules, from "sox", "msvrm-v2:normalized" or "module:name:plain".
 
     Examples:
-        >>> contenders(["sox", "msvrm-v2:plain", "fcco.methods:MARS"], "adam")
+        >>> parse_contenders(["sox", "msvrm-v2:plain", "fcco.methods:MARS"], "adam")
         [('sox', 'adam'), ('msvrm-v2', 'plain'), ('fcco.methods:MARS', 'adam')]
     """
+    methods, updates = choices_of("method"), choices_of("update")
     pairs = []
     for word in words:
         method, _, rule = word.partition(":")
-        if is_named(word) and method not in CHOICES["method"] and rule not in CHOICES["update"]:
+        if is_named(word) and method not in methods and rule not in updates:
             name, _, rule = rule.partition(":")
             method = f"{method}:{name}"
             entry_of(method)  # or say what is wrong before any run
         else:
-            choose("method", method, CHOICES["method"], otherwise="; or your own as module:name")
+            choose("method", method, methods, otherwise="; or your own as module:name")
         rule = rule or ("plain" if method == "min-max" else update)
-        choose("update", rule, CHOICES["update"])
+        choose("update", rule, updates)
         pairs.append((method, rule))
     return pairs

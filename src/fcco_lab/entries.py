@@ -1,31 +1,50 @@
 """The contenders of experiments: the registered methods, the usual alternatives, a user's own."""
 
-from functools import lru_cache
-
-from fcco.methods import REGISTRY, Entry, Method, find
-from fcco_lab.baselines import BASELINES, Baseline
+from fcco.methods import REGISTRY, Entry, Method, SlopeAt, find
 from fcco_lab.named_objects import is_named, load_named
 
-__all__ = ["ENTRIES", "adopt", "entry_of"]
+__all__ = ["BASELINES", "adopt", "coefficients_of", "contender_names", "entry_of"]
 
-ENTRIES: dict[str, Baseline | Entry] = {**BASELINES, **REGISTRY}
-"""All contenders by name, in the order of tables and legends."""
+BASELINES = ("cross-entropy", "min-max")
+"""The usual alternatives to a method: an ordinary loss with a torch optimizer."""
 
 _ADOPTED: dict[str, Entry] = {}
 
 
-def entry_of(name: str) -> Baseline | Entry:
-    """The contender of a name, of a ``module:name``, or of what ``adopt`` returned.
+def contender_names() -> tuple[str, ...]:
+    """The registered methods that one inner sample is enough for, and the baselines.
+
+    Examples:
+        >>> contender_names()[0], contender_names()[-1]
+        ('sox', 'min-max')
+    """
+    methods = [name for name, entry in REGISTRY.items() if entry.method.slope_at != SlopeAt.PAIR]
+    return (*methods, *BASELINES)
+
+
+def entry_of(name: str) -> Entry | None:
+    """The method of a name, of a ``module:name``, or of what ``adopt`` returned; None: a baseline.
 
     Examples:
         >>> entry_of("fcco.methods:SOX").coefficients
         ('lr', 'alpha', 'beta')
     """
-    if name in _ADOPTED:
-        return _ADOPTED[name]
-    if is_named(name):
-        return _own(name)
-    return BASELINES[name] if name in BASELINES else find(name)
+    if name in BASELINES:
+        return None
+    if is_named(name) and name not in _ADOPTED:
+        _ADOPTED[name] = _as_entry(f"method {name!r}", load_named("method", name))
+    return _ADOPTED[name] if name in _ADOPTED else find(name)
+
+
+def coefficients_of(name: str) -> tuple[str, ...]:
+    """The coefficients that a contender has.
+
+    Examples:
+        >>> coefficients_of("soap"), coefficients_of("min-max")
+        (('lr', 'beta'), ('lr',))
+    """
+    entry = entry_of(name)
+    return ("lr",) if entry is None else entry.coefficients
 
 
 def adopt(method: Method | Entry) -> str:
@@ -36,18 +55,13 @@ def adopt(method: Method | Entry) -> str:
         >>> adopt(fcco.methods.SOX)
         'python:sox'
     """
-    entry = _entry("method", method)
+    entry = _as_entry("method", method)
     name = f"python:{entry.name}"
     _ADOPTED[name] = entry
     return name
 
 
-@lru_cache
-def _own(word: str) -> Entry:
-    return _entry(f"method {word!r}", load_named("method", word))
-
-
-def _entry(what: str, found: object) -> Entry:
+def _as_entry(what: str, found: object) -> Entry:
     if isinstance(found, Entry):
         return found
     if not isinstance(found, Method):

@@ -4,26 +4,12 @@ import contextlib
 import os
 import re
 import shutil
-import uuid
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
-__all__ = [
-    "append",
-    "beside",
-    "checksum",
-    "file_name",
-    "regular",
-    "remove",
-    "sweep",
-    "sync",
-    "write",
-]
-
-_PIECE = 1 << 22
-"""Bytes that are read, or written and summed, at a time."""
+__all__ = ["append", "file_name", "remove", "remove_leftovers", "temporary_name", "write"]
 
 
 def file_name(text: str, longest: int = 120) -> str:
@@ -44,82 +30,38 @@ def file_name(text: str, longest: int = 120) -> str:
     return f"{words[: longest - 9]}-{zlib.crc32(text.encode()):08x}"
 
 
-Content = str | Callable[[IO[bytes]], object]
-"""Text, or a function that writes to the file it is given, with ``write`` alone."""
+def temporary_name(path: Path) -> Path:
+    """The name under which this process writes what is to be moved to ``path``."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
-class _Stream:
-    """A file to be written once from beginning to end, with the checksum of what was written.
-
-    An error of the disk is kept for ``finish``, and what follows it goes nowhere: ``torch.save``
-    would go on to the end of its archive, and report a position in a zip file, not a full disk.
-    """
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.checksum = 0
-        self._file = file
-        self._error: OSError | None = None
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Write all of ``data`` without copying it."""
-        view = memoryview(data)
-        try:
-            for start in range(0, 0 if self._error else len(view), _PIECE):
-                piece = view[start : start + _PIECE]
-                self._file.write(piece)
-                self.checksum = zlib.crc32(piece, self.checksum)
-        except OSError as error:
-            self._error = error
-        return len(view)
-
-    def flush(self) -> None:
-        """Do nothing: ``torch.save`` asks for it, and ``finish`` does it."""
-
-    def finish(self) -> None:
-        """Put everything on the disk, or raise the first error."""
-        if self._error is not None:
-            raise self._error
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-
-def write(path: Path, content: Content, *, summed: bool = False) -> Path:
+def write(path: Path, content: str | Callable[[IO[bytes]], object]) -> None:
     """Write a file under a temporary name, then move it to ``path``.
 
     It is on the disk when this returns; if it cannot be written, nothing has changed.
 
     Args:
         path: its directory is made if it is missing.
-        content: what to write.
-        summed: add the checksum of the bytes to the name, which is returned.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as directory:
-        ...     print(write(Path(directory) / "note.txt", "a", summed=True).name)
-        ...     print(len(os.listdir(directory)))
-        note-e8b7be43.txt
-        1
+        content: text, or a function that writes to the file it is given.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = beside(path)
+    temporary = temporary_name(path)
     try:
         with temporary.open("wb") as file:
-            stream = _Stream(file)
             if isinstance(content, str):
-                stream.write(content.encode())
+                file.write(content.encode())
             else:
-                content(cast(IO[bytes], stream))
-            stream.finish()
-        if summed:
-            path = path.with_name(f"{path.stem}-{stream.checksum:08x}{path.suffix}")
+                content(file)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
+        # Of a full disk torch.save reports a position in its archive, after the error itself.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from error
         raise
-    sync(path.parent)
-    return path
 
 
 def append(path: Path, line: str) -> None:
@@ -130,48 +72,20 @@ def append(path: Path, line: str) -> None:
         os.fsync(file.fileno())
 
 
-def beside(path: Path) -> Path:
-    """A temporary name in the same directory, which no other process on any machine chooses."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-
-
-def sweep(directory: Path, *names: str) -> None:
-    """Remove the temporary files for ``names`` (patterns); no process may be writing them."""
-    for name in names:
-        for left in directory.glob(f".{name}.{'[0-9a-f]' * 32}.part"):
-            remove(left)
-
-
 def remove(path: Path) -> None:
     """Remove a file, a link, or a directory, no part of which stays under its own name."""
     if path.is_dir() and not path.is_symlink():
-        gone = path if path.suffix == ".part" else beside(path)
+        gone = temporary_name(path)
         os.replace(path, gone)
         shutil.rmtree(gone, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
 
 
-def regular(path: Path) -> Path:
-    """``path``, if it is safe to open: reading a fifo would wait for a writer."""
-    if not path.is_file():
-        raise ValueError(f"{path.name} is not a file")
-    return path
-
-
-def checksum(path: Path) -> int:
-    """CRC-32 of a file, read in pieces."""
-    total, piece = 0, memoryview(bytearray(_PIECE))
-    with regular(path).open("rb", buffering=0) as file:
-        while count := file.readinto(piece):
-            total = zlib.crc32(piece[:count], total)
-    return total
-
-
-def sync(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def remove_leftovers(directory: Path) -> None:
+    """Remove the temporary files of processes that were killed; none may be writing there."""
+    for left in directory.glob(".*.part"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink()

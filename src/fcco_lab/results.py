@@ -1,7 +1,7 @@
 """Results that survive interruption: one JSON line per record, appended and flushed."""
 
 import json
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,11 @@ class Results:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text() if path.exists() else ""
         self._cut_short = bool(text) and not text.endswith("\n")
-        for record in self._parse(text):
-            self.records[record["name"]] = record
-
-    @staticmethod
-    def _parse(text: str) -> Iterator[dict[str, Any]]:
         for line in text.splitlines():
-            try:
+            # A name that is no text, or missing, is of no record of ours.
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
                 record = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(record, dict) and "name" in record:
-                yield record
+                self.records[record["name"]] = record
 
     def __contains__(self, name: str) -> bool:
         return name in self.records

@@ -1,4 +1,4 @@
-"""Records of runs: finding them, and their names in tables and legends.
+"""Records of runs: finding them, and what is wrong with those that cannot be shown.
 
 A record is a dictionary: ``name``, ``config`` (see ``training.Config``), ``status`` ("running",
 "finished" or "diverged"), ``reason``, ``curve`` (one dictionary per evaluation, from step 0 on),
@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from fcco.optim.arguments import user_stacklevel
-from fcco_lab.baselines import BASELINES
-from fcco_lab.entries import ENTRIES
 from fcco_lab.results import Results
 
 __all__ = [
@@ -23,7 +21,6 @@ __all__ = [
     "METRICS",
     "QUANTITIES",
     "Record",
-    "contender_name",
     "flaw_of",
     "main_metric",
     "queries",
@@ -49,30 +46,6 @@ METRICS = {
 
 QUANTITIES = {"objective": "exact training objective", **METRICS}
 """The quantities of curves and tables, with their labels."""
-
-_PREFIXES = {"normalized": "Ada"}
-_SUFFIXES = {"adam": " Adam", "amsgrad": " AMSGrad", "projected": " projected"}
-
-
-def contender_name(config: Mapping[str, Any]) -> str:
-    """A method with its step rule, by the paper's name if there is one.
-
-    Examples:
-        >>> contender_name({"method": "msvrm-v2", "update": "normalized"})
-        'AdaMSVRM-v2'
-        >>> contender_name({"method": "sox", "update": "adam"})
-        'SOX Adam'
-        >>> contender_name({"method": "cross-entropy", "update": "adam"})
-        'cross-entropy'
-    """
-    method, update = config["method"], config["update"]
-    # A record may name a method that is not known here.
-    from fcco_lab.presentation.methods import style_of
-
-    name = style_of(str(method)).label
-    if method in BASELINES:
-        return name
-    return _PREFIXES.get(update, "") + name + _SUFFIXES.get(update, "")
 
 
 def main_metric(record: Mapping[str, Any]) -> str:
@@ -100,12 +73,13 @@ def read_runs(paths: Iterable[Path]) -> list[Record]:
     for path in paths:
         if not path.exists():
             raise ValueError(f"{path} does not exist")
-        files = [path] if path.is_file() else sorted(path.rglob("runs.jsonl"))
-        single = [] if path.is_file() else sorted(path.rglob("record.json"))
-        for file in (*files, *single):
+        files = [path]
+        if path.is_dir():
+            files = [*sorted(path.rglob("runs.jsonl")), *sorted(path.rglob("record.json"))]
+        for file in files:
             try:
                 records = _read(file)
-            except (OSError, ValueError) as error:  # not readable, or neither text nor JSON
+            except (OSError, ValueError, RecursionError) as error:
                 _leave_out(f"{file}: it cannot be read ({error})")
                 continue
             for record in records:
@@ -117,7 +91,8 @@ def read_runs(paths: Iterable[Path]) -> list[Record]:
 
 
 def _leave_out(what: str) -> None:
-    warnings.warn(f"left out {what}", stacklevel=user_stacklevel())
+    readable = what.encode(errors="backslashreplace").decode()
+    warnings.warn(f"left out {readable}", stacklevel=user_stacklevel())
 
 
 def _read(file: Path) -> list[Any]:
@@ -131,25 +106,44 @@ def _read(file: Path) -> list[Any]:
 
 def flaw_of(record: Any) -> str | None:
     """The reason why a record cannot be shown, if there is one."""
+    try:
+        _check(record)
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "it has text that is not Unicode"
+    except (ValueError, TypeError, RecursionError) as flaw:
+        return str(flaw)
+    return None
+
+
+def _check(record: Any) -> None:
     if not isinstance(record, dict):
-        return "it is none"
+        raise ValueError("it is none")
     for key, kind in {"name": str, "config": dict, "status": str, "curve": list}.items():
         if not isinstance(record.get(key), kind):
-            return f"it has no {key}"
+            raise ValueError(f"it has no {key}")
+    name, config = record["name"], record["config"]
     for key in ("data", "method", "update"):
-        if not isinstance(record["config"].get(key), str):
-            return f"the config of {record['name']!r} has no {key}"
+        if not isinstance(config.get(key), str):
+            raise ValueError(f"the config of {name!r} has no {key}")
+    for key, setting in config.items():
+        if not isinstance(setting, str | None) and not _is_number(setting):
+            raise ValueError(f"the config of {name!r} has {setting!r:.80} for {key}")
     if record["status"] not in ("finished", "running", "diverged"):
-        return f"the status of {record['name']!r} is {record['status']!r}"
+        raise ValueError(f"the status of {name!r} is {record['status']!r}")
     before: dict[str, float] = {}
-    for number, look in enumerate(record["curve"]):
+    for number, point in enumerate(record["curve"]):
         for key in ("step", "samples", "values", "gradients", "seconds"):
-            here = look.get(key) if isinstance(look, dict) else None
-            if not isinstance(here, int | float) or not before.get(key, 0) <= here < math.inf:
-                return f"look {number} of {record['name']!r} has {here!r} for {key}"
-            before[key] = here
+            value: Any = point.get(key) if isinstance(point, dict) else None
+            if not _is_number(value) or not before.get(key, 0) <= value < math.inf:
+                raise ValueError(f"evaluation {number} of {name!r} has {value!r:.80} for {key}")
+            before[key] = value
     for part in (record, *record["curve"]):
-        for key in QUANTITIES:
-            if not isinstance(part.get(key), int | float | None):
-                return f"{record['name']!r} has {part[key]!r} for {key}"
-    return None
+        for key in (*QUANTITIES, "num_blocks", "train_size", "test_size"):
+            if part.get(key) is not None and not _is_number(part[key]):
+                raise ValueError(f"{name!r} has {part[key]!r:.80} for {key}")
+
+
+def _is_number(value: Any) -> bool:
+    """Also NaN and infinity, but no whole number that a float cannot hold."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**300)

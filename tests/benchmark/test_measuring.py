@@ -1,5 +1,7 @@
 """Optima, gaps and work, against what is known otherwise."""
 
+from functools import cache
+
 import pytest
 import torch
 from benchmark.tiny import tiny_cox, tiny_groups, tiny_line, tiny_push
@@ -23,10 +25,15 @@ def float64():
     torch.set_default_dtype(torch.float32)
 
 
-def run(problem, name, *, known=None, batch=12, passes=10.0, **settings):
+@cache
+def known_of(load):
+    return know(load(None))
+
+
+def run(load, name, *, problem=None, batch=12, passes=10.0, **settings):
     solver = solvers()[name]
-    known = know(problem) if known is None else known
-    task = Task(problem, known, batch=batch, passes=passes, paired=solver.paired)
+    problem = load(None) if problem is None else problem
+    task = Task(problem, known_of(load), batch=batch, passes=passes, paired=solver.paired)
     return task, run_solver(solver, task, {**solver.default, **settings})
 
 
@@ -50,7 +57,7 @@ def test_the_optimum_of_one_weight_is_that_of_a_bracketing_search():
 
 @pytest.mark.parametrize("load", PROBLEMS)
 def test_the_optimum_is_certified(load):
-    known = know(load(None))
+    known = known_of(load)
     assert known["gradient"] < 1e-7
     assert 0 <= known["certificate"] < 1e-12
 
@@ -87,7 +94,7 @@ def test_an_exact_pass_in_chunks_has_the_value_and_the_gradient_of_the_objective
 
 @pytest.mark.parametrize("load", PROBLEMS)
 def test_lbfgs_reaches_the_optimum_and_the_run_ends_there(load):
-    task, record = run(load(None), "lbfgs", passes=100.0)
+    task, record = run(load, "lbfgs", passes=100.0)
     assert record["status"] == "solved"
     assert record["gaps"][-1] < 1e-8
     assert task.passes < 60
@@ -99,7 +106,7 @@ def test_every_usual_solver_comes_nearer(load, name):
     problem = load(None)
     if not solvers()[name].applies(problem):
         pytest.skip("it does not apply")
-    _, record = run(problem, name, lr=0.01 if "adam" in name or "normalized" in name else 0.2)
+    _, record = run(load, name, lr=0.01 if "adam" in name or "normalized" in name else 0.2)
     assert record["status"] == "done"
     assert record["gaps"][-1] < 0.8
     assert record["gaps"] == sorted(record["gaps"], reverse=True)
@@ -111,14 +118,13 @@ def test_every_other_solver_runs(name):
     for load in PROBLEMS:
         problem = load(None)
         if solver.applies(problem):
-            _, record = run(problem, name, passes=2.0)
+            _, record = run(load, name, passes=2.0)
             assert record["status"] in ("done", "diverged", "ended"), record["status"]
 
 
 def test_a_point_of_the_grid_shows_what_was_reached_with_no_more_work():
-    problem = tiny_push(None)
-    known = know(problem)
-    task = Task(problem, known, batch=12, passes=9.0)
+    known = known_of(tiny_push)
+    task = Task(tiny_push(None), known, batch=12, passes=9.0)
     reached = []
 
     def full_gradient_steps():
@@ -139,12 +145,12 @@ def test_a_point_of_the_grid_shows_what_was_reached_with_no_more_work():
 
 
 def test_divergence_is_a_result():
-    _, record = run(tiny_push(None), "sox", lr=1e6)
+    _, record = run(tiny_push, "sox", lr=1e6)
     assert record["status"] == "diverged"
 
 
 def test_an_error_of_a_solver_is_recorded():
-    _, record = run(tiny_push(None), "sox", alpha=7.0)
+    _, record = run(tiny_push, "sox", alpha=7.0)
     assert record["status"].startswith("ValueError")
 
 
@@ -156,9 +162,7 @@ POINTS = {"sox": (1, 1), "msvrm-v1": (2, 1), "msvrm-v2": (2, 2), "msvrm-v3": (3,
 
 @pytest.mark.parametrize("name", POINTS)
 def test_work_of_an_optimizer_is_what_its_steps_and_exact_passes_need(name):
-    problem = tiny_groups(None)
-    known = know(problem)
-    task = Task(problem, known, batch=12, passes=8.0)
+    task = Task(tiny_groups(None), known_of(tiny_groups), batch=12, passes=8.0)
     batches = []
     draw = task.batches
     task.batches = lambda: (batches.append(len(batch.inputs)) or batch for batch in draw())
@@ -186,8 +190,7 @@ def test_work_of_an_optimizer_is_what_its_steps_and_exact_passes_need(name):
     ("name", "factor"), [("in-batch", 1), ("table-adam", 1), ("large-batch", 16)]
 )
 def test_work_of_a_loss_is_one_pass_forward_and_one_backward(name, factor):
-    problem = tiny_push(None)
-    task = Task(problem, know(problem), batch=3, passes=4.0)
+    task = Task(tiny_push(None), known_of(tiny_push), batch=3, passes=4.0)
     drawn = []
     draw = task.samples
     task.samples = lambda *more: (drawn.append(len(index)) or index for index in draw(*more))
@@ -211,9 +214,7 @@ def test_work_of_lbfgs_is_that_of_its_evaluations():
         return model
 
     object.__setattr__(problem, "model", counted)
-    known = know(problem)
-    calls.clear()
-    task, _ = run(problem, "lbfgs", known=known, passes=6.0)
+    task, _ = run(tiny_push, "lbfgs", problem=problem, passes=6.0)
     evaluations = sum(calls)  # those without a gradient are the benchmark's
     assert task.passes == evaluations
 

@@ -24,7 +24,8 @@ def run_suite(directory, equations):
     words = ["-q", "-p", "mine", "tests/conformance/test_conformance.py", "tests/trajectory"]
     words += ["-m", "", "-k", "twin and (calls or plain-linear-4-3)"]
     command = [sys.executable, "-m", "pytest", *words]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (directory, ROOT / "src", ROOT / "tests")))}
+    path = os.pathsep.join(map(str, (directory, ROOT / "src", ROOT / "tests")))
+    env = os.environ | {"PYTHONPATH": path}
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True).stdout
 
 

@@ -67,7 +67,8 @@ def test_every_method_has_a_reference_loop():
 )
 def test_what_a_method_does_not_have_is_an_error(chooser, arguments):
     key = list(arguments)[-1]
-    with pytest.raises(TypeError, match=f"{chooser.__name__}.* unexpected keyword argument {key!r}"):
+    match = f"{chooser.__name__}.* unexpected keyword argument {key!r}"
+    with pytest.raises(TypeError, match=match):
         chooser(make_model("linear", 1), Toy(), lr=0.1, **arguments)
 
 

@@ -1,10 +1,11 @@
 """The runs of the benchmark: which there are, and one of them in a process of its own."""
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from fcco_lab.benchmark.task import Task, run_solver
 from fcco_lab.choices import choose
 from fcco_lab.named_objects import is_named, load_named
 
-__all__ = ["Job", "Preparation", "find_problem", "find_solver", "jobs_of", "measure", "prepare"]
+__all__ = ["Budget", "Job", "find_problem", "find_solver", "jobs_of", "measure", "prepare"]
 
 VERSIONS = f"{fcco.__version__}, {torch.__version__}, {platform.python_version()}"
 """Of fcco, torch and Python."""
@@ -47,16 +48,22 @@ def find_solver(word: str) -> Solver:
 
 
 @dataclass(frozen=True)
-class Preparation:
-    """Find out what is known of a problem."""
+class Budget:
+    """What every run may use.
 
-    problem: str
-    data_dir: Path | None
+    Args:
+        passes: work, in full gradients.
+        seconds: CPU time.
+        tuned: settings of each solver besides its default.
+        seeds: seeds of every setting.
+        data_dir: the directory of the data sets.
+    """
 
-    @property
-    def name(self) -> str:
-        """The key of its record."""
-        return f"problem {self.problem}"
+    passes: float = 30.0
+    seconds: float = 60.0
+    tuned: int = 8
+    seeds: int = 1
+    data_dir: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -68,24 +75,18 @@ class Job:
         solver: a name or module:name.
         batch: inputs per step.
         setting: its number; 0 is the default.
-        tuned: the number of settings besides the default.
         seed: of the batches.
-        passes: the budget in full gradients.
-        seconds: the budget in seconds of CPU time.
-        data_dir: the directory of the data sets.
-        known: the curvature, F at the start and F at the optimum.
+        budget: of the run.
+        known: what is known of the problem, as ``prepare`` found it.
     """
 
     problem: str
     solver: str
     batch: int
     setting: int
-    tuned: int
     seed: int
-    passes: float
-    seconds: float
-    data_dir: Path | None
-    known: tuple[float, float, float] = (1.0, 1.0, 0.0)
+    budget: Budget
+    known: dict[str, Any]
 
     @property
     def name(self) -> str:
@@ -104,29 +105,29 @@ def _in_float64() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def prepare(job: Preparation) -> dict[str, Any]:
-    """The record of a problem."""
+def prepare(place: tuple[str, Path | None]) -> dict[str, Any]:
+    """The record of a problem, given by its name and the directory of the data sets."""
+    word, data_dir = place
     with _in_float64():
-        problem = find_problem(job.problem, job.data_dir)
+        problem = find_problem(word, data_dir)
         found = know(problem, iterations=3000 if problem.convex else 300)
-    return {"name": job.name, "problem": job.problem, **found, "versions": VERSIONS}
+    return {"name": word, **found, "versions": VERSIONS}
 
 
 def measure(job: Job) -> dict[str, Any]:
-    """The record of a run; an error is recorded too, and the other runs go on."""
+    """The record of a run."""
+    budget = job.budget
     with _in_float64():
-        problem, solver = find_problem(job.problem, job.data_dir), find_solver(job.solver)
-        settings = settings_to_try(solver.ranges, solver.default, job.tuned)[job.setting]
-        curvature, *reference = job.known
+        problem, solver = find_problem(job.problem, budget.data_dir), find_solver(job.solver)
+        settings = settings_to_try(solver.ranges, solver.default, budget.tuned)[job.setting]
         torch.manual_seed(job.seed)
         task = Task(
             problem,
+            job.known,
             batch=job.batch,
             seed=job.seed,
-            curvature=curvature,
-            reference=(reference[0], reference[1]),
-            passes=job.passes,
-            seconds=job.seconds,
+            passes=budget.passes,
+            seconds=budget.seconds,
             paired=solver.paired,
         )
         found = run_solver(solver, task, settings)
@@ -134,27 +135,19 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 def jobs_of(
-    problems: Sequence[str],
+    known: Mapping[str, dict[str, Any]],
     names: Sequence[str],
     batches: Sequence[int],
-    *,
-    tuned: int,
-    seeds: int,
-    passes: float,
-    seconds: float,
-    data_dir: Path | None,
+    budget: Budget,
 ) -> Iterator[Job]:
-    """Large batches first, because they are cheap; then problem after problem."""
+    """All runs on the problems that are known: large batches first, because they are cheap."""
     for batch in sorted(batches, reverse=True):
-        for word in problems:
-            problem = find_problem(word, data_dir)
+        for word, facts in known.items():
+            problem = find_problem(word, budget.data_dir)
             for name in names:
                 solver = find_solver(name)
                 if not solver.applies(problem):
                     continue
-                tried = len(settings_to_try(solver.ranges, solver.default, tuned))
-                for seed in range(seeds):
-                    for setting in range(tried):
-                        yield Job(
-                            word, name, batch, setting, tuned, seed, passes, seconds, data_dir
-                        )
+                tried = len(settings_to_try(solver.ranges, solver.default, budget.tuned))
+                for seed, setting in product(range(budget.seeds), range(tried)):
+                    yield Job(word, name, batch, setting, seed, budget, facts)

@@ -20,8 +20,9 @@ _COLOURS = {
     "msvrm-v1": "#5b3fa8",
     "msvrm-v2": "#008a64",
     "msvrm-v3": "#aa3e98",
+    "svrg": "#1d4ed8",
 }
-_OTHERS = ("#7b3f00", "#1d4ed8", "#be185d", "#4d7c0f", "#9a3412")
+_OTHERS = ("#7b3f00", "#be185d", "#4d7c0f", "#9a3412")
 
 
 def _colour(solver: str, others: list[str]) -> str:

@@ -1,9 +1,11 @@
 """Counting work, and keeping the curve of the best gap against it."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
@@ -31,6 +33,7 @@ class Meter:
 
     Args:
         model: the model that is counted.
+        params: what is learned.
         rows: inputs of a full pass.
         gap: the present gap, 1 at the start; its work and its time are not counted.
         known: whether the optimum is known, so that a run may end there.
@@ -41,6 +44,7 @@ class Meter:
     def __init__(
         self,
         model: nn.Module,
+        params: Sequence[Tensor],
         rows: int,
         gap: Callable[[], float],
         *,
@@ -51,8 +55,10 @@ class Meter:
         self.forward = self.backward = 0
         self.limit, self.status = passes, ""
         self.gaps: list[float] = []
-        self._rows, self._gap, self._known, self._seconds = rows, gap, known, seconds
-        self._best, self._last, self._paused = 1.0, 0.0, 0.0
+        self._params, self._rows, self._gap = params, rows, gap
+        self._known, self._seconds = known, seconds
+        self._best, self._paused = 1.0, 0.0
+        self._previous = [p.detach().clone() for p in params]
         self._begin = time.process_time()
         model.register_forward_hook(self._count)
 
@@ -77,33 +83,48 @@ class Meter:
         return time.process_time() - self._begin - self._paused
 
     def goes_on(self) -> bool:
-        """Whether the run goes on; called between two steps, it evaluates the gap when it is due.
+        """Whether the run goes on; called between two steps.
 
-        A point of the grid shows the best gap at a step before it, never after it: the gap is
-        evaluated when another step like the last one would go beyond the point.
+        When a step has gone beyond a point of the grid, the gap is evaluated where the weights were
+        before this step: a point shows what was reached with no more than its work.
         """
         now = self.passes
-        due = now + (now - self._last)
-        self._last = now
-        self._keep(before=now)
-        if now and len(self.gaps) < len(GRID) and GRID[len(self.gaps)] <= due:
-            self._evaluate()
-            self._keep(before=due)
-        if self.status:
-            return False
-        if now >= self.limit:
+        if self._next_point() < min(now, self.limit):
+            self._evaluate(self._previous)
+            while self._next_point() < min(now, self.limit):
+                self.gaps.append(self._best)
+        for before, p in zip(self._previous, self._params, strict=True):
+            before.copy_(p.detach())
+        if not self.status and now >= self.limit:
             self.status = "done"
-        elif self.seconds >= self._seconds:
+        elif not self.status and self.seconds >= self._seconds:
             self.status = "time"
         return not self.status
 
-    def _keep(self, *, before: float) -> None:
-        while len(self.gaps) < len(GRID) and GRID[len(self.gaps)] <= min(before, self.limit):
+    def finish(self) -> None:
+        """Evaluate where the solver ended, if that was before its budget was spent."""
+        if not self.status and self._next_point() < self.limit:
+            self.status = "ended"
+            self._evaluate(self._previous)
+            while self._next_point() < min(self.passes, self.limit):
+                self.gaps.append(self._best)
+            self._evaluate([p.detach().clone() for p in self._params])
             self.gaps.append(self._best)
 
-    def _evaluate(self) -> None:
+    def _next_point(self) -> float:
+        """The first point of the grid that has no gap yet."""
+        return GRID[len(self.gaps)] if len(self.gaps) < len(GRID) else math.inf
+
+    @torch.no_grad()
+    def _evaluate(self, weights: Sequence[Tensor]) -> None:
+        """Keep the gap at these weights, if it is the best."""
         counts, begin = (self.forward, self.backward), time.process_time()
+        now = [p.detach().clone() for p in self._params]
+        for p, there in zip(self._params, weights, strict=True):
+            p.copy_(there)
         gap = self._gap()
+        for p, there in zip(self._params, now, strict=True):
+            p.copy_(there)
         self.forward, self.backward = counts
         self._paused += time.process_time() - begin
         if not gap < _LOST:

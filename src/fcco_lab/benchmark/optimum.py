@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fcco_lab.benchmark.problem import Problem, evaluate
+from fcco_lab.benchmark.problem import Problem, evaluate, parameters_of
 
 __all__ = ["know"]
 
@@ -26,8 +26,7 @@ class _Function:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.model, self.objective = problem.start()
-        modules = [self.model, self.objective]
-        self.params = [p for m in modules if isinstance(m, torch.nn.Module) for p in m.parameters()]
+        self.params = parameters_of(self.model, self.objective)
         self.start: Vector = parameters_to_vector(self.params).detach().numpy().copy()
 
     def __call__(self, w: Vector) -> tuple[float, Vector]:

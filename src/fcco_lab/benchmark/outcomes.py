@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fcco_lab.benchmark.meter import GRID
 from fcco_lab.results import Results
 
-__all__ = ["TARGETS", "Cell", "Cost", "Outcomes", "read_outcomes"]
+__all__ = ["NEVER", "TARGETS", "Cell", "Cost", "Outcomes", "read_outcomes"]
 
 TARGETS = {"10 %": 1e-1, "1 %": 1e-2, "0.1 %": 1e-3, "1e-4": 1e-4, "1e-6": 1e-6}
 """Gaps to reach, as a share of F(w_0) - F*."""
@@ -110,10 +110,7 @@ def read_outcomes(directory: Path) -> Outcomes:
 
     If the optimum of a problem is not known, gaps are taken from the best value in the records.
     """
-    problems = {
-        record["problem"]: record
-        for record in Results(directory / "problems.jsonl").records.values()
-    }
+    problems = Results(directory / "problems.jsonl").records
     records = Results(directory / "runs.jsonl").records.values()
     least: dict[str, float] = defaultdict(float)
     for record in records:
@@ -122,8 +119,7 @@ def read_outcomes(directory: Path) -> Outcomes:
     runs = []
     for record in records:
         problem, solver, batch, setting, _ = record["name"].split()
-        known = problems[problem]["known"]
-        base = 0.0 if known else least[problem]
+        base = 0.0 if problems[problem]["known"] else least[problem]
         gaps = [(gap - base) / (1 - base) for gap in record["gaps"]]
         pace = record["seconds"] / max(record["passes"], 1e-9)
         runs.append(Run(Cell(problem, int(batch)), solver, int(setting), gaps, pace))

@@ -11,7 +11,15 @@ from torch.utils.checkpoint import checkpoint
 from fcco.problem.probe import Probe
 from fcco.problem.sampled import SampledObjective
 
-__all__ = ["Problem", "evaluate", "l2_penalty", "penalized", "probe_all", "values_of_blocks"]
+__all__ = [
+    "Problem",
+    "evaluate",
+    "l2_penalty",
+    "parameters_of",
+    "penalized",
+    "probe_all",
+    "values_of_blocks",
+]
 
 _PAIRS_AT_ONCE = 4_000_000
 """Pairs of a block and a sample that an exact pass holds in memory at a time."""
@@ -74,6 +82,12 @@ class Problem:
             torch.manual_seed(0)
             model = self.model()
         return model, self.objective()
+
+
+def parameters_of(model: nn.Module, objective: SampledObjective) -> list[Tensor]:
+    """The parameters of the model, and those of the objective (a threshold) if it has any."""
+    more = objective.parameters() if isinstance(objective, nn.Module) else ()
+    return [*model.parameters(), *more]
 
 
 def values_of_blocks(objective: Any, probe: Probe) -> Tensor:

@@ -82,11 +82,8 @@ def settings_to_try(
     if not ranges or not count:
         return [dict(default)]
     points = SobolEngine(len(ranges), scramble=True, seed=0).draw(count).tolist()
-    tuned = [
-        {
-            name: range_.at(share)
-            for (name, range_), share in zip(ranges.items(), point, strict=True)
-        }
-        for point in points
-    ]
-    return [dict(default), *({**default, **setting} for setting in tuned)]
+    tried = [dict(default)]
+    for point in points:
+        shares = dict(zip(ranges, point, strict=True))
+        tried.append({**default, **{name: ranges[name].at(shares[name]) for name in ranges}})
+    return tried

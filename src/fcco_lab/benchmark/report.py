@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fcco_lab.benchmark.figures import draw_problem, draw_profiles
-from fcco_lab.benchmark.outcomes import TARGETS, Cell, Cost, Outcomes, read_outcomes
+from fcco_lab.benchmark.outcomes import NEVER, TARGETS, Cell, Cost, Outcomes, read_outcomes
 from fcco_lab.benchmark.solvers import is_of_today
-from fcco_lab.files import write
+from fcco_lab.files import file_name, write
 
 __all__ = ["write_report"]
 
@@ -17,21 +17,20 @@ _CLAIMS = (
     ("msvrm-v1", "sox", "v1 is at least as good as SOX"),
     ("msvrm-v2", "msvrm-v1", "v2 beats v1"),
     ("msvrm-v3", "msvrm-v2", "v3 beats v2"),
+    ("svrg", "msvrm-v3", "two points are enough"),
     ("msvrm-v2-normalized", "msvrm-v2", "adaptive steps beat plain ones"),
+    ("table-adam", "in-batch-adam", "a loss that remembers beats the loss of the batch"),
 )
 """First, second, and what is claimed of the first."""
 
+_DASH = "-"
 
-def write_report(records: Path, output: Path) -> None:
-    """Write ``report.md`` and its figures.
 
-    Args:
-        records: the directory of the records.
-        output: the directory of the report.
-    """
-    outcomes = read_outcomes(records)
+def write_report(directory: Path) -> None:
+    """Write ``report.md`` and its figures, from the records in the same directory."""
+    outcomes = read_outcomes(directory)
     if not outcomes.cells:
-        raise ValueError(f"there are no runs in {records}: fcco benchmark run makes them")
+        raise ValueError(f"there are no runs in {directory}: fcco benchmark run makes them")
     problems = list(dict.fromkeys(cell.problem for cell in outcomes.cells))
     parts = [
         "# Who wins where",
@@ -42,18 +41,19 @@ def write_report(records: Path, output: Path) -> None:
         _against_today(outcomes),
         "## Claims",
         _claims(outcomes),
-        *_work(outcomes, "1 %", tuned=True),
-        *_work(outcomes, "0.1 %", tuned=True),
-        *_work(outcomes, "1 %", tuned=False),
+        *_costs(outcomes, "1 %"),
+        *_costs(outcomes, "0.1 %"),
+        *_costs(outcomes, "1 %", seconds=True),
+        *_costs(outcomes, "1 %", tuned=False),
         "## Problems",
         _problems(outcomes),
         "![Performance profiles](profiles.png)",
-        *(f"![{problem}]({problem}.png)" for problem in problems),
+        *(f"![{problem}]({file_name(problem)}.png)" for problem in problems),
     ]
-    draw_profiles(outcomes, output / "profiles.png")
+    draw_profiles(outcomes, directory / "profiles.png")
     for problem in problems:
-        draw_problem(outcomes, problem, output / f"{problem}.png")
-    write(output / "report.md", "\n\n".join(parts) + "\n")
+        draw_problem(outcomes, problem, directory / f"{file_name(problem)}.png")
+    write(directory / "report.md", "\n\n".join(parts) + "\n")
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -64,7 +64,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _number(value: float) -> str:
     """Two digits; a dash for never."""
     if math.isinf(value):
-        return "–"
+        return _DASH
     return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
@@ -76,7 +76,7 @@ def _name(outcomes: Outcomes, cell: Cell) -> str:
 def _summary(outcomes: Outcomes) -> str:
     return (
         f"{len(outcomes.cells)} cells (a problem and a batch size), {len(outcomes.solvers)} "
-        "solvers. Work is inputs forward + 2 × inputs backward at the model, exact passes "
+        "solvers. Work is inputs forward + twice the inputs backward at the model, exact passes "
         "included; one pass is the work of one full gradient. A gap is a share of F(w₀) − F*; "
         "with an asterisk F* is not certified, and is the best value that any run found. Every "
         "solver has the same number of settings of a Sobol sequence and its default; costs are "
@@ -91,7 +91,7 @@ def _winners(outcomes: Outcomes) -> str:
         row = [_name(outcomes, cell)]
         for target in TARGETS.values():
             solver, cost = outcomes.best(cell, outcomes.solvers, target)
-            row.append("–" if cost.passes == math.inf else f"{solver} {_number(cost.passes)}")
+            row.append(_DASH if cost.passes == math.inf else f"{solver} {_number(cost.passes)}")
         rows.append(row)
     return _table(["problem, batch", *TARGETS], rows)
 
@@ -100,23 +100,28 @@ def _against_today(outcomes: Outcomes) -> str:
     """The best of both sides; a factor above 1 is work that fcco saves."""
     today = [name for name in outcomes.solvers if is_of_today(name)]
     ours = [name for name in outcomes.solvers if not is_of_today(name)]
+    saved: dict[str, list[str]] = {"1 %": [], "0.1 %": []}
     rows = []
     for cell in outcomes.cells:
         row = [_name(outcomes, cell)]
-        for target in ("1 %", "0.1 %"):
+        for target, cells in saved.items():
             mine = outcomes.best(cell, ours, TARGETS[target])
             theirs = outcomes.best(cell, today, TARGETS[target])
             row += [_cost(*mine), _cost(*theirs), _factor(mine[1], theirs[1])]
+            if 2 * mine[1].passes <= theirs[1].passes and mine[1] != NEVER:
+                cells.append(f"{_name(outcomes, cell)} ({mine[0]})")
         rows.append(row)
-    headings = [
-        f"{what} {target}" for target in ("1 %", "0.1 %") for what in ("fcco", "today", "factor")
+    headings = [f"{what} {target}" for target in saved for what in ("fcco", "today", "factor")]
+    lists = [
+        f"At most half the work to {target}: {', '.join(cells) or 'nowhere'}."
+        for target, cells in saved.items()
     ]
-    return _table(["problem, batch", *headings], rows) + "\n\n(passes; seconds of CPU time)"
+    return "\n\n".join([*lists, _table(["problem, batch", *headings], rows), "(passes; seconds)"])
 
 
 def _cost(solver: str, cost: Cost) -> str:
     if math.isinf(cost.passes):
-        return "–"
+        return _DASH
     return f"{solver} {_number(cost.passes)}; {_number(cost.seconds)} s"
 
 
@@ -137,18 +142,15 @@ def _claims(outcomes: Outcomes) -> str:
             continue
         row = [f"{claim} ({first} / {second})"]
         for target in TARGETS.values():
-            pairs = [
-                (
-                    outcomes.cost(cell, first, target).passes,
-                    outcomes.cost(cell, second, target).passes,
-                )
-                for cell in outcomes.cells
-            ]
+            pairs = []
+            for cell in outcomes.cells:
+                costs = [outcomes.cost(cell, name, target).passes for name in (first, second)]
+                pairs.append(costs)
             won = sum(a < b for a, b in pairs)
             lost = sum(a > b for a, b in pairs)
             logs = [math.log(b / a) for a, b in pairs if max(a, b) < math.inf]
-            ratio = f", ×{math.exp(sum(logs) / len(logs)):.2g}" if logs else ""
-            row.append(f"{won} : {lost}{ratio}" if won + lost or logs else "–")
+            ratio = f", {math.exp(sum(logs) / len(logs)):.2g} times" if logs else ""
+            row.append(f"{won} : {lost}{ratio}" if won + lost or logs else _DASH)
         rows.append(row)
     note = (
         "Cells in which the first reaches the target with less work : with more; then how many "
@@ -157,20 +159,24 @@ def _claims(outcomes: Outcomes) -> str:
     return _table(["claim", *TARGETS], rows) + "\n\n" + note
 
 
-def _work(outcomes: Outcomes, target: str, *, tuned: bool) -> list[str]:
+def _costs(
+    outcomes: Outcomes, target: str, *, tuned: bool = True, seconds: bool = False
+) -> list[str]:
+    """A heading and a table of all solvers, the best of a row in bold."""
     rows = []
     for cell in outcomes.cells:
-        costs = [
-            outcomes.cost(cell, solver, TARGETS[target], tuned=tuned).passes
-            for solver in outcomes.solvers
+        found = [
+            outcomes.cost(cell, solver, TARGETS[target], tuned=tuned) for solver in outcomes.solvers
         ]
+        costs = [cost.seconds if seconds else cost.passes for cost in found]
         least = min(costs)
         texts = [
             f"**{_number(cost)}**" if cost == least < math.inf else _number(cost) for cost in costs
         ]
         rows.append([_name(outcomes, cell), *texts])
+    unit = "Seconds of CPU time" if seconds else "Passes"
     kind = "best of the settings" if tuned else "default, untuned"
-    return [f"## Passes to {target}, {kind}", _table(["problem, batch", *outcomes.solvers], rows)]
+    return [f"## {unit} to {target}, {kind}", _table(["problem, batch", *outcomes.solvers], rows)]
 
 
 def _problems(outcomes: Outcomes) -> str:
@@ -178,11 +184,9 @@ def _problems(outcomes: Outcomes) -> str:
     for name in dict.fromkeys(cell.problem for cell in outcomes.cells):
         known = outcomes.problems[name]
         certificate = known["certificate"]
-        how = "best found"
-        if known["known"]:
-            how = (
-                "closed form" if math.isnan(certificate) else f"Newton, gap below {certificate:.0e}"
-            )
+        how = f"Newton, gap below {certificate:.0e}"
+        if math.isnan(certificate):
+            how = "closed form" if known["known"] else "best found"
         sizes = [f"{known[key]:,}" for key in ("num_samples", "num_blocks", "num_params")]
         values = [f"{known[key]:.6g}" for key in ("first", "best")]
         rows.append([name, *sizes, *values, how])

@@ -18,6 +18,7 @@ from fcco_lab.benchmark.problem import (
     Problem,
     evaluate,
     l2_penalty,
+    parameters_of,
     penalized,
     probe_all,
     values_of_blocks,
@@ -34,10 +35,9 @@ class Task:
 
     Args:
         problem: the problem.
+        known: what is known of it, see ``fcco_lab.benchmark.optimum.know``.
         batch: inputs that an ordinary step sends through the model.
         seed: of the batches.
-        curvature: the largest curvature of F at the start; ``lr_unit`` is its inverse.
-        reference: (F at the start, F at the optimum or the best known value).
         passes: the budget in full gradients.
         seconds: the budget in seconds of CPU time.
         paired: whether the objective must report pairs.
@@ -46,40 +46,39 @@ class Task:
     def __init__(
         self,
         problem: Problem,
+        known: Mapping[str, Any],
         *,
         batch: int,
         seed: int = 0,
-        curvature: float = 1.0,
-        reference: tuple[float, float] = (1.0, 0.0),
         passes: float = 30.0,
         seconds: float = 60.0,
         paired: bool = False,
     ) -> None:
         self.problem, self.batch, self.seed = problem, batch, seed
-        self.lr_unit = 1 / curvature
-        self._paired = paired
+        self.lr_unit = 1 / known["curvature"]
+        """A step size: the inverse of the largest curvature of F at the start."""
         self.model, self.objective = problem.start()
+        self._paired = paired
         if paired:
             assert problem.paired is not None
             self.objective = problem.paired()
-        modules = [self.model, self.objective]
-        self.params = [p for m in modules if isinstance(m, torch.nn.Module) for p in m.parameters()]
-        first, best = reference
+        self.params = parameters_of(self.model, self.objective)
+        """What is learned: the weights of the model, and of the objective if it has any."""
+        self._generator = torch.Generator().manual_seed(seed)
 
         def gap() -> float:
-            with torch.no_grad():
-                value = evaluate(problem, self.model, self.objective)
-            return (float(value) - best) / (first - best)
+            value = float(self.full_loss())
+            return float((value - known["best"]) / (known["first"] - known["best"]))
 
         self.meter = Meter(
             self.model,
+            self.params,
             problem.rows,
             gap,
-            known=problem.convex or problem.optimum is not None,
+            known=known["known"],
             passes=passes,
             seconds=seconds,
         )
-        self._generator = torch.Generator().manual_seed(seed)
 
     def goes_on(self) -> bool:
         """Whether there is work left; to be asked between two steps."""
@@ -111,9 +110,10 @@ class Task:
             num_steps=_ENDLESS,
             seed=self.seed,
         )
-        stream = iter(loader)
-        while self.goes_on():
-            yield next(stream)
+        for batch in loader:
+            if not self.goes_on():
+                return
+            yield batch
 
     def closure(self, batch: Batch) -> Closure:
         """The closure of a step."""
@@ -132,15 +132,18 @@ class Task:
     # Batches of samples, for losses and torch's optimizers ----------------------------------------
 
     def samples(self, factor: int = 1) -> Iterator[Tensor]:
-        """Positions of ``factor * batch`` samples in shuffled epochs, until the budget is spent."""
-        count = min(factor * self.batch, self.objective.num_samples)
-        waiting = torch.zeros(0, dtype=torch.int64)
-        while self.goes_on():
-            while len(waiting) < count:
-                more = torch.randperm(self.objective.num_samples, generator=self._generator)
-                waiting = torch.cat([waiting, more])
-            yield waiting[:count]
-            waiting = waiting[count:]
+        """Positions of ``factor * batch`` samples in shuffled epochs, until the budget is spent.
+
+        As a ``DataLoader`` does with ``drop_last``, an epoch leaves out what fills no batch.
+        """
+        number = self.objective.num_samples
+        count = min(factor * self.batch, number)
+        while True:
+            order = torch.randperm(number, generator=self._generator)
+            for index in order[: number - number % count].split(count):
+                if not self.goes_on():
+                    return
+                yield index
 
     def inputs(self, index: Tensor) -> Any:
         """The inputs of some samples."""
@@ -221,7 +224,8 @@ def run_solver(solver: Solver, task: Task, settings: Mapping[str, Any]) -> dict[
     """
     try:
         solver.run(task, **settings)
-        status = task.meter.status or "ended"
+        task.meter.finish()
+        status = task.meter.status
     except (Diverged, FloatingPointError, OverflowError):
         status = "diverged"
     except Exception as error:

@@ -37,10 +37,11 @@ def main() -> None:
         words = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, OSError) and error.filename and error.strerror:
             words = f"{error.filename}: {error.strerror}"
-        sys.exit(
-            f"fcco: {words}"
-            + ("" if _expected(error) else f" ({type(error).__name__}; --debug shows where)")
-        )
+        if type(error).__name__ not in ("Diverged", "Interrupted") and not isinstance(
+            error, ValueError | OSError
+        ):
+            words += f" ({type(error).__name__}; --debug shows where)"  # it is no user's error
+        sys.exit(f"fcco: {words}")
 
 
 def _check_words(argv: list[str]) -> None:
@@ -51,16 +52,6 @@ def _check_words(argv: list[str]) -> None:
     for before, word in pairwise(argv):
         if not word or (word.startswith("--") and word.find("=") == len(word) - 1):
             raise ValueError(f"nothing was given for {word[:-1] or before}")
-
-
-def _expected(error: Exception) -> bool:
-    """Whether the message was written for whoever typed the command."""
-    if isinstance(error, ValueError | OSError):
-        return True
-    from fcco_lab.cli.pool import Interrupted
-    from fcco_lab.training import Diverged
-
-    return isinstance(error, Diverged | Interrupted)
 
 
 def _one_line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:

@@ -1,7 +1,7 @@
 """``fcco benchmark``: run solvers on problems at equal work, and report who wins where."""
 
-from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -60,45 +60,36 @@ def benchmark(
         _list(console)
         return
     if action is Action.RUN:
-        from fcco_lab.benchmark.experiment import Preparation, jobs_of, measure, prepare
+        from fcco_lab.benchmark.experiment import Budget, jobs_of, measure, prepare
         from fcco_lab.benchmark.problems import PROBLEMS
         from fcco_lab.benchmark.solvers import USUAL
         from fcco_lab.cli.pool import run_jobs
         from fcco_lab.results import Results
 
         words = problem or list(PROBLEMS)
-        known = Results(output / "problems.jsonl")
-        missing = [Preparation(word, data_dir) for word in words]
-        missing = [job for job in missing if job.name not in known]
-        run_jobs(missing, prepare, known, console=console, workers=jobs, what="optima")
-        results = Results(output / "runs.jsonl")
-        wanted = jobs_of(
-            words,
-            solver or USUAL,
-            batch or [16, 64],
-            tuned=tuned,
-            seeds=seeds,
-            passes=passes,
-            seconds=seconds,
-            data_dir=data_dir,
-        )
-        todo = []
-        for job in wanted:
-            if job.name not in results:
-                found = known.records[f"problem {job.problem}"]
-                numbers = (found["curvature"], found["first"], found["best"])
-                todo.append(replace(job, known=numbers))
-        run_jobs(todo, measure, results, console=console, workers=jobs, what="runs")
+        known, results = Results(output / "problems.jsonl"), Results(output / "runs.jsonl")
+        new = [(word, data_dir) for word in words if word not in known]
+        run_jobs(new, prepare, known, console=console, workers=jobs, what="optima")
+        budget = Budget(passes, seconds, tuned, seeds, data_dir)
+        facts = {word: known.records[word] for word in words}
+        wanted = jobs_of(facts, solver or USUAL, batch or [16, 64], budget)
+        missing = [job for job in wanted if job.name not in results]
+        run_jobs(missing, measure, results, console=console, workers=jobs, what="runs")
     from fcco_lab.benchmark.report import write_report
 
-    write_report(output, output)
+    write_report(output)
     console.print(f"report.md and its figures are in {output}")
 
 
 def _list(console: Console) -> None:
-    """Names and the first lines of what they are."""
+    """Print the names, and what each problem is."""
     from fcco_lab.benchmark.problems import PROBLEMS
-    from fcco_lab.benchmark.solvers import solvers
+    from fcco_lab.benchmark.solvers import USUAL, solvers
 
-    console.print("problems:", *PROBLEMS, sep="\n  ")
-    console.print("solvers:", *solvers(), sep="\n  ")
+    console.print("Problems, in the order in which they are run:")
+    for name, load in PROBLEMS.items():
+        function = load.func if isinstance(load, partial) else load
+        console.print(f"  {name:20} {(function.__doc__ or '').partition(chr(10))[0]}")
+    console.print("Solvers; an asterisk marks those that are run unless others are named:")
+    for name in solvers():
+        console.print(f"  {name}{' *' if name in USUAL else ''}")

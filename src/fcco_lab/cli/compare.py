@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich import box
@@ -10,11 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from fcco_lab.cli.options import DataDir, Workers, takes_settings
+from fcco_lab.cli.pool import run_jobs
+from fcco_lab.comparison import make_configs, parse_contenders
+from fcco_lab.jobs import RunJob, run_job
+from fcco_lab.presentation.figures import plot_axes
+from fcco_lab.presentation.tables import rich_rows
+from fcco_lab.report import write_report
+from fcco_lab.results import Results
+from fcco_lab.runs import QUANTITIES, Record
 from fcco_lab.training import Config
-
-if TYPE_CHECKING:
-    from fcco_lab.results import Results
-    from fcco_lab.runs import Record
+from fcco_lab.training.objectives import kind_of
+from fcco_lab.training.problem import load_problem
 
 __all__ = ["compare", "print_table", "run_configs"]
 
@@ -24,19 +30,16 @@ BASELINES = "cross-entropy,min-max"
 
 def run_configs(
     configs: Iterable[Config],
-    results: "Results",
+    results: Results,
     *,
     data_dir: Path | None,
     console: Console,
     workers: int | None,
     what: str,
-) -> list["Record"]:
+) -> list[Record]:
     """Run those that have no record yet; the records of all."""
-    from fcco_lab.cli.pool import run_jobs
-    from fcco_lab.jobs import RunJob, run_job
-
     wanted = {config.name: config for config in configs}
-    scratch = results.path.parent / "scratch"
+    scratch = results.path.parent / "unfinished-runs"
     missing = [RunJob(c, data_dir, scratch) for name, c in wanted.items() if name not in results]
     if missing:
         run_jobs(missing, run_job, results, console=console, workers=workers, what=what)
@@ -73,24 +76,20 @@ def compare(
 
         fcco compare --data patients.csv --objective cox --methods sox,mine:METHOD
     """
-    from fcco_lab.comparison import configs_of, contenders
-    from fcco_lab.presentation.figures import plot_axes
-    from fcco_lab.report import write_report
-    from fcco_lab.results import Results
-    from fcco_lab.runs import QUANTITIES
-    from fcco_lab.training.objectives import kind_of
-    from fcco_lab.training.problem import load_problem
-
     console = Console()
     if methods is None:
         methods = f"{METHODS},{BASELINES}" if kind_of(config.objective) == "classes" else METHODS
-    rivals = contenders(methods.split(","), config.update)
+    contenders = parse_contenders(methods.split(","), config.update)
     problem = load_problem(config, data_dir)
-    configs = configs_of(config, rivals, seeds, problem)
     results = Results(output / "runs.jsonl")
     _check_data(config, results, problem.content)
     records = run_configs(
-        configs, results, data_dir=data_dir, console=console, workers=workers, what="comparing"
+        make_configs(config, contenders, seeds, problem),
+        results,
+        data_dir=data_dir,
+        console=console,
+        workers=workers,
+        what="comparing",
     )
     for key in QUANTITIES:
         if any(record.get(key) is not None for record in records):
@@ -98,17 +97,14 @@ def compare(
     data = Path(config.data).name
     plot_axes(records, output / "curves.png", title=f"{data}, equal work")
     write_report(records, output / "report.html", title=f"{data}: equal work for each")
-    console.print(
-        f"{output / 'curves.png'}, {output / 'report.html'}, {results.path}",
-        soft_wrap=True,
-        markup=False,
-    )
+    typer.echo(f"{output / 'curves.png'}, {output / 'report.html'}, {results.path}")
 
 
-def _check_data(config: Config, results: "Results", here: dict[str, str]) -> None:
+def _check_data(config: Config, results: Results, here: dict[str, str]) -> None:
     """Records must be of the present content of the data: its name says little."""
+    settings = ("data", "target", "drop", "holdout", "train_size", "objective")
     for record in results.records.values():
-        if any(record["config"].get(key) != getattr(config, key) for key in _OF_THE_DATA):
+        if any(record["config"].get(key) != getattr(config, key) for key in settings):
             continue
         there = here | record.get("content", {})
         if any(there[key] != here[key] for key in ("training_data", "test_data")):
@@ -119,14 +115,8 @@ def _check_data(config: Config, results: "Results", here: dict[str, str]) -> Non
             )
 
 
-_OF_THE_DATA = ("data", "target", "drop", "holdout", "train_size", "objective")
-
-
-def print_table(console: Console, records: Sequence["Record"], key: str) -> None:
+def print_table(console: Console, records: Sequence[Record], key: str) -> None:
     """Mean and standard deviation over seeds, one row per contender."""
-    from fcco_lab.presentation.tables import rich_rows
-    from fcco_lab.runs import QUANTITIES
-
     found = rich_rows(records, key)
     table = Table(box=box.SIMPLE, title=f"{QUANTITIES[key]}, mean ± sd over seeds")
     for place, heading in enumerate(found.headings):

@@ -1,7 +1,4 @@
-"""Options that several commands share, and a flag for every setting of a run.
-
-Commands import what needs torch when they run: their help should not wait for it.
-"""
+"""Options that several commands share, and a flag for every setting of a run."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from fcco_lab.training import Config, read_toml
-from fcco_lab.training.setting import kinds
+from fcco_lab.training.ranks import fail_together, process_group
+from fcco_lab.training.setting import describe, kinds
 
 __all__ = ["DataDir", "Workers", "make_config", "takes_settings"]
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(envvar="FCCO_DATA", help="Where the data sets are; see fcco data."),
-]
+DataDir = Annotated[Path | None, typer.Option(envvar="FCCO_DATA", help="Where the data sets are.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
 ]
@@ -44,7 +39,8 @@ Command = Callable[..., None]
 def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Give a command a flag for every field of ``Config``, and call it with the config.
 
-    A command with one method has the objective that suits it as the default.
+    A command with one method has the objective that suits it as the default. Started by torchrun,
+    the command runs in the process group of all its processes.
 
     Args:
         but: fields that the command sets itself.
@@ -57,12 +53,11 @@ def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(*, file: Path | None, words: list[str] | None, **given: Any) -> None:
-            from fcco_lab.training.parallel import said_once
-
             settings = {name: given.pop(name) for name in flags}
-            with said_once():
-                config = make_config(file, words or (), settings)
-            command(config, **given)
+            with process_group():
+                with fail_together():
+                    config = make_config(file, words or (), settings)
+                command(config, **given)
 
         _, *own = inspect.signature(command).parameters.values()
         more = [_parameter("file", _FILE), _parameter("words", _SET), *flags.values()]
@@ -75,7 +70,7 @@ def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
 def _flag(field: Field[Any], default: str = "") -> inspect.Parameter:
     kind: Any = str if len(kinds(field)) > 1 else field.type
     shown = default or str(field.default).lower()
-    option = typer.Option(rich_help_panel=_PANEL, help=field.metadata["help"], show_default=shown)
+    option = typer.Option(rich_help_panel=_PANEL, help=describe(field), show_default=shown)
     return _parameter(field.name, Annotated[kind | None, option])
 
 
@@ -93,8 +88,6 @@ def make_config(file: Path | None, words: Sequence[str], flags: Mapping[str, Any
         >>> make_config(None, ["lr=0.1", "gamma=age"], {"alpha": 0.9, "beta": None}).lr
         0.1
     """
-    from fcco_lab.training.crew import check_device
-
     given: dict[str, Any] = {} if file is None else read_toml(file)
     typed: dict[str, Any] = {}
     for word in words:
@@ -104,12 +97,11 @@ def make_config(file: Path | None, words: Sequence[str], flags: Mapping[str, Any
         typed[key.strip().replace("-", "_")] = text.strip()
     typed |= {key: value for key, value in flags.items() if value is not None}
     given |= Config.parsed(typed)
-    config = Config.of(given)
+    config = Config.from_dict(given)
     if "method" in flags and "objective" not in given:
         config = replace(config, objective=config.usual_objective)
     if given.get("updated_slopes") is False and config.objective == "auc-exp":
         raise ValueError(
             "auc-exp needs slopes at u_t: leave updated_slopes=false out, or use objective auc-odds"
         )
-    check_device(config.device)
     return config

@@ -36,10 +36,8 @@ def run_jobs(
 ) -> None:
     """Do every job in a process with one thread; an interruption loses only what was under way.
 
-    A record whose ``status`` is "running" is of a job that was itself interrupted, and not kept.
-
     Raises:
-        Interrupted: after Ctrl-C or SIGTERM, when no worker is left.
+        Interrupted: after Ctrl-C or SIGTERM, or if a worker was ended.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -49,7 +47,7 @@ def run_jobs(
     )
     context = multiprocessing.get_context("spawn")
     count = min(workers or os.cpu_count() or 1, max(1, len(jobs)))
-    before = signal.signal(signal.SIGTERM, _as_ctrl_c)
+    before = signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
         with (
             Progress(*columns, console=console) as progress,
@@ -59,9 +57,7 @@ def run_jobs(
             futures = [pool.submit(_do, work, job) for job in jobs]
             try:
                 for future in as_completed(futures):
-                    record = future.result()
-                    if record.get("status") != "running":
-                        results.add(record)
+                    results.add(future.result())
                     progress.advance(task)
             except BaseException as error:
                 for future in futures:
@@ -75,14 +71,14 @@ def run_jobs(
         signal.signal(signal.SIGTERM, before)
 
 
-def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
+def _raise_interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 def _do(work: Callable[[Job], dict[str, Any]], job: Job) -> dict[str, Any]:
     record = work(job)
     if record.get("status") == "running":
-        # It was told to end and has saved itself; the job it would take up next was not.
+        # A signal ended the job, which has saved itself. The worker must not take up another.
         os.kill(os.getpid(), signal.SIGTERM)
     return record
 

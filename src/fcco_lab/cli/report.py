@@ -4,7 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from fcco_lab.presentation.naming import contender, data_of, in_order
+from fcco_lab.report import write_report
+from fcco_lab.runs import read_runs
 
 __all__ = ["report"]
 
@@ -26,23 +29,9 @@ def report(
 
         fcco report runs/compare --output report.html
     """
-    from fcco_lab.presentation.naming import contender, in_order
-    from fcco_lab.report import write_report
-    from fcco_lab.runs import read_runs
-
     page = output / "report.html" if output.is_dir() else output
     records = read_runs(paths)
-    data = in_order(str(record["config"]["data"]) for record in records)
-    write_report(records, page, title=title or f"Runs on {', '.join(data)}")
+    data = ", ".join(in_order(map(data_of, records)))
+    write_report(records, page, title=title or f"Runs on {data}")
     contenders = {contender(record) for record in records}
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(
-        f"{_count(len(records), 'run')} of {_count(len(contenders), 'contender')} on "
-        f"{', '.join(data)} went in",
-        markup=False,
-    )
-    console.print(f"the page is {page}", markup=False)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+    typer.echo(f"{len(records)} runs of {len(contenders)} contenders on {data} are in {page}")

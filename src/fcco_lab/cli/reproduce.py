@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -10,22 +10,22 @@ from rich.console import Console
 from fcco_lab.choices import choose
 from fcco_lab.cli.compare import print_table, run_configs
 from fcco_lab.cli.options import DataDir, Workers
-
-if TYPE_CHECKING:
-    from fcco_lab.reproduction.plan import Item
+from fcco_lab.datasets import available
+from fcco_lab.reproduction.artefacts import draw
+from fcco_lab.reproduction.plan import ARTEFACTS, Item
+from fcco_lab.reproduction.scales import SCALES
+from fcco_lab.reproduction.tuning import final_runs, tuning_runs
+from fcco_lab.results import Results
 
 __all__ = ["reproduce"]
-
-NAMES = (
-    *("figure1", "figure2", "figure3", "figure4", "table-auc", "table-ap"),
-    *("many-tasks", "gammas", "defaults"),
-)
 
 
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(help=f"{', '.join(NAMES)}; the first six are the paper's.", metavar="NAME"),
+        typer.Argument(
+            help=f"{', '.join(ARTEFACTS)}; the first six are the paper's.", metavar="NAME"
+        ),
     ],
     scale: Annotated[
         str, typer.Option(help="laptop (a compact network, minutes) or paper (for a GPU).")
@@ -43,19 +43,13 @@ def reproduce(
     """Tune, run and draw one of the paper's figures or tables, or what the paper never shows.
 
     many-tasks: 100 tasks with 2, 5, 10 or 50 of them a step. gammas: the corrections of u.
-    defaults: without tuning. Data sets that are not there are left out, with a word.
+    defaults: without tuning. Data sets that are not there are left out, with a message.
     """
-    from fcco_lab.reproduction.artefacts import draw
-    from fcco_lab.reproduction.plan import ARTEFACTS
-    from fcco_lab.reproduction.scales import SCALES
-    from fcco_lab.reproduction.tuning import final_runs, tuning_runs
-    from fcco_lab.results import Results
-
-    choose("figure or table", name, NAMES)
+    choose("figure or table", name, ARTEFACTS)
     choose("scale", scale, ("laptop", "paper"))
     console = Console()
     size = SCALES["quick" if quick else scale]
-    items = _possible(list(ARTEFACTS[name](size)), data_dir, console)
+    items = _keep_available(list(ARTEFACTS[name](size)), data_dir, console)
     tuning = tuning_runs(size, items)
     if dry_run:
         count = len(items) * size.seeds
@@ -74,14 +68,12 @@ def reproduce(
         console.print(f"written: {path}")
 
 
-def _possible(items: list["Item"], data_dir: Path | None, console: Console) -> list["Item"]:
-    """Those whose data is there, and a word on the others."""
-    from fcco_lab.datasets import available
-
-    there = {found.name for found in available(data_dir) if found.path is not None} | {"digits"}
+def _keep_available(items: list[Item], data_dir: Path | None, console: Console) -> list[Item]:
+    """Those whose data is there, and a message about the others."""
+    there = available(data_dir)
     missing = dict.fromkeys(item.data for item in items if item.data not in there)
     if missing:
-        console.print(f"left out, for want of data (see fcco data): {', '.join(missing)}")
+        console.print(f"left out, for want of data: {', '.join(missing)}")
     kept = [item for item in items if item.data in there]
     if not kept:
         raise ValueError(

@@ -4,21 +4,18 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fcco_lab.choices import choose
 from fcco_lab.cli.options import DataDir, takes_settings
 from fcco_lab.files import file_name
-from fcco_lab.training import Config
-
-if TYPE_CHECKING:
-    from fcco_lab.runs import Record
-    from fcco_lab.training import Progress as Standing
-    from fcco_lab.training import Training
+from fcco_lab.runs import METRICS, Record, main_metric
+from fcco_lab.training import Config, Diverged, Training
+from fcco_lab.training.problem import network_for
+from fcco_lab.training.ranks import exit_quietly
 
 __all__ = ["default_output", "train"]
 
@@ -77,59 +74,46 @@ def train(
 
         torchrun --nproc-per-node 2 -m fcco_lab train --data usps --blocks-per-step 4 --shares 2
     """
-    from fcco_lab.training import Training
-    from fcco_lab.training.crew import Crew
-    from fcco_lab.training.parallel import PARALLEL, process_group, said_once
-    from fcco_lab.training.problem import load_problem
-
-    with said_once():
-        choose("parallel", parallel, PARALLEL)
     output = default_output(config) if output is None else output
-    with process_group(config.device):
-        crew = Crew(config.device)
-        console = Console(stderr=True, quiet=not crew.lead)
-        with crew.together():
-            problem = load_problem(config, data_dir)
-        training = Training(
-            config,
-            output=output,
-            tensorboard=tensorboard,
-            checkpoint_seconds=checkpoint_every,
-            problem=problem,
-            parallel=parallel,
-            # Not when torchrun starts its processes again.
-            restart=restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0",
-        )
-        record = _run(training, console)
-        if crew.lead:
-            if training.resumed == training.step:
-                console.print("this run had finished before: no step was left to take")
-            # A path may hold brackets, and must not be broken.
-            console.out(f"weights, metrics and record: {output}", highlight=False)
-            _print_scores(record)
-
-
-def _run(training: "Training", console: Console) -> "Record":
-    """Train, or go on where the same command stopped, with a bar; a signal ends the process.
-
-    Every process of ``torchrun`` calls this, and the first one speaks.
-    """
-    from fcco_lab.runs import METRICS, main_metric
-    from fcco_lab.training import Diverged
-    from fcco_lab.training.crew import step_aside
-    from fcco_lab.training.problem import network_for
-
-    config, problem, lead = training.config, training.problem, training.crew.lead
-    console.print(
-        f"{config.data}: {problem.objective.num_samples} training and "
-        f"{len(problem.test_inputs)} test samples, "
-        f"{problem.objective.num_blocks:,} blocks ({config.objective}); "
-        f"{network_for(config.network, problem.test_inputs.shape[1:])} network, "
-        f"{sum(p.numel() for p in training.model.parameters()):,} weights; {config.method} with "
-        f"{config.update} steps, lr {config.lr:g}",
-        highlight=False,
-        markup=False,
+    training = Training(
+        config,
+        data_dir=data_dir,
+        output=output,
+        tensorboard=tensorboard,
+        checkpoint_seconds=checkpoint_every,
+        parallel=parallel,
+        # Not when torchrun starts its processes again.
+        restart=restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0",
     )
+    console = Console(stderr=True, quiet=not training.is_lead, highlight=False)
+    console.print(_describe(training), markup=False)
+    record = _run(training, console)
+    if training.signal:
+        name = signal.Signals(training.signal).name
+        console.print(f"{name}: saved at step {training.step}; the same command goes on from here")
+        sys.exit(128 + training.signal)
+    if training.is_lead:
+        if training.resumed == training.step:
+            console.print("this run had finished before: no step was left to take")
+        # A path may hold brackets, and must not be broken.
+        console.out(f"weights, metrics and record: {output}", highlight=False)
+        _print_scores(record)
+
+
+def _describe(training: Training) -> str:
+    config, problem = training.config, training.problem
+    weights = sum(p.numel() for p in training.model.parameters())
+    network = network_for(config.network, tuple(problem.test_inputs.shape[1:]))
+    return (
+        f"{config.data}: {problem.objective.num_samples} training and "
+        f"{len(problem.test_inputs)} test samples, {problem.objective.num_blocks:,} blocks "
+        f"({config.objective}); {network} network, {weights:,} weights; {config.method} with "
+        f"{config.update} steps, lr {config.lr:g}"
+    )
+
+
+def _run(training: Training, console: Console) -> Record:
+    """Train, or go on where the same command stopped, with a progress bar."""
     columns = (
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%  {task.fields[text]}"),
@@ -140,38 +124,31 @@ def _run(training: "Training", console: Console) -> "Record":
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=1.0, text="")
 
-        def report(standing: "Standing") -> None:
-            look = standing.look
-            key = main_metric(look)
+        def report(fraction: float, latest: dict[str, Any], rate: float) -> None:
+            key = main_metric(latest)
             text = (
-                f"objective {look['objective']:.4f}  {METRICS[key]} {look[key]:.4f}  "
-                f"{standing.queries_per_second:,.0f} queries/s"
+                f"objective {latest['objective']:.4f}  {METRICS[key]} {latest[key]:.4f}  "
+                f"{rate:,.0f} queries/s"
             )
-            progress.update(bar, completed=standing.fraction, text=text)
+            progress.update(bar, completed=fraction, text=text)
 
         try:
             record = training.run(report)
         except Diverged:  # on all ranks
-            if not lead:
-                step_aside()
+            if not training.is_lead:
+                exit_quietly()
             raise
         progress.update(bar, completed=training.fraction)
-    if training.signal is not None:
-        name = signal.Signals(training.signal).name
-        console.print(f"{name}: saved at step {training.step}; the same command goes on from here")
-        sys.exit(128 + training.signal)
     return record
 
 
-def _print_scores(record: "Record") -> None:
-    from fcco_lab.runs import METRICS
-
-    look = record["curve"][-1]
+def _print_scores(record: Record) -> None:
+    last = record["curve"][-1]
     typer.echo(
-        f"steps {look['step']}, queries {look['values']} values + {look['gradients']} gradients, "
-        f"{look['seconds']:.1f} CPU seconds"
+        f"steps {last['step']}, queries {last['values']} values + {last['gradients']} gradients, "
+        f"{last['seconds']:.1f} CPU seconds"
     )
-    typer.echo(f"training objective {look['objective']:.5f}")
+    typer.echo(f"training objective {last['objective']:.5f}")
     for key, label in METRICS.items():
-        if key in look:
-            typer.echo(f"{label} {look[key]:.4f}")
+        if key in last:
+            typer.echo(f"{label} {last[key]:.4f}")

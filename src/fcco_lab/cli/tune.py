@@ -1,23 +1,26 @@
 """``fcco tune``: try settings on a held-out part of the training set, and keep the best."""
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fcco_lab.choices import choose
+from fcco_lab.cli.compare import run_configs
 from fcco_lab.cli.options import DataDir, Workers, takes_settings
 from fcco_lab.files import write
+from fcco_lab.presentation.methods import contender_name
+from fcco_lab.results import Results
+from fcco_lab.runs import METRICS, Record, main_metric
 from fcco_lab.training import Config
+from fcco_lab.training.problem import load_problem
+from fcco_lab.tuning import as_toml, best_first, for_tuning, grid, sobol, tuned_keys
 
-if TYPE_CHECKING:
-    from fcco_lab.runs import Record
-
-__all__ = ["show_tune", "tune"]
+__all__ = ["tune"]
 
 SEARCHED = ("lr", "alpha", "beta")
 """The settings that are found, not given."""
@@ -26,68 +29,54 @@ SHOWN = 10
 """Settings in the table."""
 
 
-def show_tune(
+@takes_settings(but=SEARCHED)
+def tune(
     config: Config,
-    *,
-    search: str,
-    trials: int,
-    data_dir: Path | None,
-    output: Path,
-    workers: int | None,
-    **values: Sequence[float],
+    search: Annotated[
+        str, typer.Option(help="sobol (a quasi-random sequence) or grid (the paper's).")
+    ] = "sobol",
+    trials: Annotated[int, typer.Option(min=1, help="Settings to try, of the sequence.")] = 30,
+    data_dir: DataDir = None,
+    output: Annotated[
+        Path, typer.Option(help="Where runs are kept; the same place resumes.")
+    ] = Path("runs/tune"),
+    workers: Workers = None,
 ) -> None:
-    """Run what is missing of the search, then a table of the best settings and ``best.toml``.
+    """Find lr, alpha and beta on a held-out part of the training set; the test set stays unseen.
 
-    Args:
-        config: of every run; its lr, alpha and beta are replaced.
-        search: "grid" or "optuna".
-        trials: of Optuna, in all.
-        data_dir: where data sets are.
-        output: where runs are kept; the same place resumes.
-        workers: processes of one thread each; None: all cores.
-        values: lrs, alphas and betas of the grid, if not the paper's.
+    Writes best.toml, for fcco train --config.
+
+    Example:
+
+        fcco tune --data usps --data-dir ~/data --method sox --trials 20 --steps 300
     """
-    from fcco_lab.cli.searching import Place, grid_search, optuna_search
-    from fcco_lab.datasets import is_own
-    from fcco_lab.datasets.catalogue import kind_of_name, resolve, source_of
-    from fcco_lab.runs import METRICS, main_metric
-    from fcco_lab.tuning.best import as_toml, ranked
-    from fcco_lab.tuning.settings import for_tuning, tuned_keys
-
-    if search not in ("grid", "optuna"):
-        raise ValueError(f"search must be grid or optuna, got {search!r}")
-    if not is_own(config.data) and config.data != "digits":
-        # Say what is missing before any process is started.
-        source_of(resolve(config.data, kind_of_name(config.data)), data_dir)
+    choose("search", search, ("sobol", "grid"))
     console = Console(highlight=False)
     config = for_tuning(config)
-    place = Place(data_dir, output, workers, console)
-    if search == "grid":
-        records = grid_search(config, place, **values)
-    else:
-        records = optuna_search(config, place, trials=trials)
-    best = ranked(records)
+    num_blocks = load_problem(config, data_dir).objective.num_blocks
+    records = run_configs(
+        grid(config, num_blocks) if search == "grid" else sobol(config, trials),
+        Results(output / "runs.jsonl"),
+        data_dir=data_dir,
+        console=console,
+        workers=workers,
+        what="tuning",
+    )
+    best = best_first(records)
     if not best:
         reason = next((record["reason"] for record in records), "there was nothing to try")
         raise ValueError(f"none of {len(records)} settings came to an end: {reason}")
     console.print(_table(config, best, records))
-    winner = best[0]
-    key = main_metric(winner)
-    held_out = f"held-out {METRICS[key].removeprefix('test ')} {winner[key]:.4f}"
-    found = Config.of(winner["config"])
-    write(
-        output / "best.toml",
-        f"# found by fcco tune: {held_out}\n{as_toml(found)}",
-    )
-    console.print(f"for fcco train --config: {output / 'best.toml'}", soft_wrap=True, markup=False)
-    words = " ".join(f"{key}={getattr(found, key):g}" for key in tuned_keys(found.method))
-    console.print(f"best: {words} {held_out}", soft_wrap=True, markup=False)
+    winner = Config.from_dict(best[0]["config"])
+    key = main_metric(best[0])
+    held_out = f"held-out {METRICS[key].removeprefix('test ')} {best[0][key]:.4f}"
+    write(output / "best.toml", f"# found by fcco tune: {held_out}\n{as_toml(winner)}")
+    settings = " ".join(f"{key}={getattr(winner, key):g}" for key in tuned_keys(winner.method))
+    typer.echo(f"for fcco train --config: {output / 'best.toml'}")
+    typer.echo(f"best: {settings} {held_out}")
 
 
-def _table(config: Config, best: list["Record"], records: list["Record"]) -> Table:
-    from fcco_lab.runs import METRICS, contender_name
-    from fcco_lab.tuning.settings import tuned_keys
-
+def _table(config: Config, best: list[Record], records: list[Record]) -> Table:
     counts = Counter(record["status"] for record in records)
     table = Table(
         box=box.SIMPLE,
@@ -106,34 +95,3 @@ def _table(config: Config, best: list["Record"], records: list["Record"]) -> Tab
         scores = [f"{record[key]:.4f}" for key in metrics]
         table.add_row(*settings, *scores, f"{record['objective']:.4g}")
     return table
-
-
-@takes_settings(but=SEARCHED)
-def tune(
-    config: Config,
-    search: Annotated[
-        str, typer.Option(help="grid (the paper's) or optuna (with pruning).")
-    ] = "optuna",
-    trials: Annotated[int, typer.Option(min=1, help="Settings that optuna tries.")] = 30,
-    data_dir: DataDir = None,
-    output: Annotated[
-        Path, typer.Option(help="Where trials are kept; the same place resumes.")
-    ] = Path("runs/tune"),
-    workers: Workers = None,
-) -> None:
-    """Find lr, alpha and beta on a held-out part of the training set; the test set stays unseen.
-
-    Writes best.toml, for fcco train --config.
-
-    Example:
-
-        fcco tune --data usps --data-dir ~/data --method sox --trials 20 --steps 300
-    """
-    show_tune(
-        config,
-        search=search,
-        trials=trials,
-        data_dir=data_dir,
-        output=output,
-        workers=workers,
-    )

@@ -1,30 +1,78 @@
-"""Arrays ``x_train y_train x_test y_test`` of a file as checked records of tensors."""
+"""Arrays ``x_train y_train x_test y_test`` of an npz file as checked records of tensors."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fcco_lab.datasets.official import reading
 from fcco_lab.datasets.records import Classified, Ranked, Survival
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = [
+    "PARTS",
+    "READERS",
+    "Arrays",
+    "by_query",
+    "classified",
+    "ranked",
+    "read_npz",
+    "reading",
+    "survival",
+]
 
-    from fcco_lab.datasets.official import Arrays
-
-__all__ = ["PARTS", "by_query", "classified", "ranked", "survival"]
-
-PARTS = ("_train", "_test")
+Arrays = dict[str, NDArray[Any]]
 
 R = TypeVar("R", Classified, Survival, Ranked)
 
+PARTS = ("_train", "_test")
+
 LARGEST = 2**31
 """Labels are smaller; larger numbers mark missing labels, such as 2**64 - 1."""
+
+
+@contextmanager
+def reading(what: Path | str) -> Iterator[None]:
+    """Add the name of the file to any error while it is decoded.
+
+    Examples:
+        >>> with reading("train.bin"):
+        ...     raise EOFError("ends early")
+        Traceback (most recent call last):
+        ValueError: cannot read train.bin: ends early
+    """
+    try:
+        yield
+    except (PermissionError, MemoryError):
+        raise
+    except KeyError as error:
+        raise ValueError(f"cannot read {what}: there is no {error}") from error
+    # Decoders of broken files raise almost anything: zlib.error, BadZipFile, OSError, ...
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise ValueError(f"cannot read {what}: {words or type(error).__name__}") from error
+
+
+def read_npz(path: Path) -> Arrays:
+    """All arrays of an npz file.
+
+    A file with only some of the classes may renumber them as ``task_*``, used instead of ``y_*``.
+    """
+    with path.open("rb") as handle:  # np.load would leave a broken file open
+        with reading(path):
+            # allow_pickle=False: an array of objects could run code when it is read.
+            file = np.load(handle, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("it is not an npz file")
+        arrays: Arrays = {}
+        for key in file.files:
+            with reading(f"{path}, key {key!r}"):
+                arrays[key] = file[key]
+    tasks = {key.replace("task_", "y_"): arrays[key] for key in arrays if key.startswith("task_")}
+    return arrays | tasks
 
 
 def classified(
@@ -49,10 +97,10 @@ def classified(
         classes = list(places.split([len(y) for y in classes]))
 
     def make(part: str, y: Tensor) -> Classified:
-        key = f"x{part}"
-        flat = kind == "features" or (kind == "either" and arrays[key].ndim == 2)
-        inputs = (_features if flat else _images)(arrays, key, path)
-        with reading(f"{path}, {key} and y{part}"):
+        x = _array(arrays, f"x{part}", path)
+        are_features = kind == "features" or (kind == "either" and x.ndim == 2)
+        inputs = (_features if are_features else _images)(arrays, f"x{part}", path)
+        with reading(f"{path}, x{part} and y{part}"):
             return Classified(inputs, y)
 
     return _alike([make(part, y) for part, y in zip(parts, classes, strict=True)], path)
@@ -63,11 +111,14 @@ def survival(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[S
 
     def make(part: str) -> Survival:
         inputs = _features(arrays, f"x{part}", path)
+        times = _array(arrays, f"t{part}", path)
         events = _integers(arrays, f"e{part}", path)
         with reading(f"{path}, t{part} and e{part}"):
             if ((events != 0) & (events != 1)).any():
                 raise ValueError(f"e{part} must hold only 0 and 1")
-            return Survival(inputs, _floats(arrays[f"t{part}"]), events.bool())
+            # In float64 unless the file has less: rounded times would become ties.
+            precision = np.float32 if times.dtype == np.float32 else np.float64
+            return Survival(inputs, _floats(times, precision), events.bool())
 
     return _alike([make(part) for part in parts], path)
 
@@ -75,19 +126,31 @@ def survival(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[S
 def ranked(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[Ranked]:
     """Each part from its ``x``, ``y`` and ``q``; arguments as of ``classified``.
 
-    ``q`` has the lengths of the queries, or the query of each document.
+    ``q`` has the lengths of the queries, or the query of each document: a whole number or a text.
     """
 
     def make(part: str) -> Ranked:
         inputs = _features(arrays, f"x{part}", path)
         grades = _integers(arrays, f"y{part}", path)
-        queries = _integers(arrays, f"q{part}", path)
+        queries = _array(arrays, f"q{part}", path)
+        of_documents = len(queries) == len(inputs)
+        if not of_documents or queries.dtype.kind == "f":
+            queries = _integers(arrays, f"q{part}", path).numpy()
         with reading(f"{path}, y{part} and q{part}"):
-            if len(queries) == len(inputs):
-                return by_query(inputs, grades, queries)
-            return Ranked(inputs, grades, queries)
+            if of_documents:
+                places = np.unique(queries, return_inverse=True)[1]
+                return by_query(inputs, grades, torch.from_numpy(places))
+            return Ranked(inputs, grades, torch.from_numpy(queries))
 
     return _alike([make(part) for part in parts], path)
+
+
+READERS: dict[str, Callable[..., list[Any]]] = {
+    "classes": classified,
+    "survival": survival,
+    "ranking": ranked,
+}
+"""The reader of each kind of data."""
 
 
 def by_query(inputs: Tensor, grades: Tensor, queries: Tensor) -> Ranked:
@@ -110,31 +173,31 @@ def _alike(parts: list[R], path: Path) -> list[R]:
     return parts
 
 
-def _check_numbers(array: NDArray[Any]) -> None:
-    """Complex numbers and dates are refused instead of being cast."""
-    if array.dtype.kind not in "biuf":
+def _array(arrays: Arrays, key: str, path: Path) -> NDArray[Any]:
+    if key not in arrays:
+        raise ValueError(f"{path} has no key {key!r}, only {sorted(arrays)}")
+    return arrays[key]
+
+
+def _floats(array: NDArray[Any], precision: type[np.floating[Any]] = np.float32) -> Tensor:
+    if array.dtype.kind not in "biuf":  # complex numbers and dates are refused, not cast
         raise ValueError(f"it must hold real numbers, got {array.dtype}")
-
-
-def _floats(array: NDArray[Any]) -> Tensor:
-    import numpy as np
-
-    _check_numbers(array)
     with np.errstate(over="ignore"):  # what becomes infinite is then refused by its place
         # A copy: torch wants memory of its own that it may write to, in native byte order.
-        return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
+        return torch.from_numpy(np.array(array, dtype=precision, order="C"))
 
 
 def _features(arrays: Arrays, key: str, path: Path) -> Tensor:
+    x = _array(arrays, key, path)
     with reading(f"{path}, key {key!r}"):
-        if arrays[key].ndim != 2:
-            raise ValueError(f"features must have shape (N, d), got {arrays[key].shape}")
-        return _floats(arrays[key])
+        if x.ndim != 2:
+            raise ValueError(f"features must have shape (N, d), got {x.shape}")
+        return _floats(x)
 
 
 def _images(arrays: Arrays, key: str, path: Path) -> Tensor:
+    x = _array(arrays, key, path)
     with reading(f"{path}, key {key!r}"):
-        x = arrays[key]
         if x.ndim == 3:
             x = x[..., None]
         if x.ndim != 4 or x.shape[-1] not in (1, 3):
@@ -150,19 +213,18 @@ def _images(arrays: Arrays, key: str, path: Path) -> Tensor:
 
 
 def _integers(arrays: Arrays, key: str, path: Path) -> Tensor:
-    import numpy as np
-
+    values = _array(arrays, key, path)
     with reading(f"{path}, key {key!r}"):
-        values = arrays[key]
-        _check_numbers(values)
         if values.ndim != 1:
             raise ValueError(f"it must hold whole numbers in one dimension, got {values.shape}")
+        exact = _floats(values, np.float64)
         # Grades and classes are sometimes stored as floats; a fraction would be lost silently.
-        # "not <", so that a nan is found too.
-        wrong = (values != np.round(values)) | ~(np.abs(values.astype(float)) < LARGEST)
+        # "not <", so that a NaN is found too.
+        wrong = (exact != exact.round()) | ~(exact.abs() < LARGEST)
         if wrong.any():
+            row = int(wrong.nonzero()[0])
             raise ValueError(
-                f"it must hold whole numbers below {LARGEST} in size, got "
-                f"{values[wrong][0]} in row {wrong.argmax()}"
+                f"it must hold whole numbers below {LARGEST} in size, got {values[row]} in row "
+                f"{row}"
             )
-        return torch.from_numpy(np.array(values, dtype=np.int64))
+        return exact.long()

@@ -1,43 +1,34 @@
-"""The data sets by name: their kinds, sources and files."""
+"""Data sets by name: their kinds and sources, where their files are, and loading them."""
 
-from __future__ import annotations
-
-import importlib.util
+import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
+from fcco.data.digits import load_digits
 from fcco_lab.choices import choose
-from fcco_lab.datasets.npz import read_npz
-from fcco_lab.datasets.official_layouts import LAYOUTS
-
-if TYPE_CHECKING:
-    from fcco_lab.datasets.official import Arrays
+from fcco_lab.datasets.arrays import READERS, classified, read_npz
+from fcco_lab.datasets.official import LAYOUTS
+from fcco_lab.datasets.records import Classified, Data, Kind, Ranked, Survival
 
 __all__ = [
     "CATALOGUE",
-    "Found",
-    "Kind",
-    "Source",
     "available",
     "kind_of_name",
-    "resolve",
-    "source_of",
+    "load_classes",
+    "load_named",
+    "load_ranking",
+    "load_survival",
+    "locate",
 ]
 
-Kind = Literal["classes", "survival", "ranking"]
-# The keys of an npz file of each kind, followed by _train and _test.
-STEMS: dict[Kind, tuple[str, ...]] = {
-    "classes": ("x", "y"),
-    "survival": ("x", "t", "e"),
-    "ranking": ("x", "y", "q"),
-}
+log = logging.getLogger("fcco")
+
+_KEYS: dict[Kind, str] = {"classes": "x y", "survival": "x t e", "ranking": "x y q"}
+"""The keys of an npz file of each kind, which end in _train and _test."""
+
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 _DEEPSURV = "https://github.com/jaredleekatzman/DeepSurv"
-# Name -> kind and source.
 CATALOGUE: dict[str, tuple[Kind, str]] = {
     "digits": ("classes", "scikit-learn (pip install 'fcco[sklearn]')"),
     "mnist": ("classes", "https://github.com/cvdfoundation/mnist"),
@@ -61,52 +52,9 @@ CATALOGUE: dict[str, tuple[Kind, str]] = {
         "https://github.com/microsoft/LightGBM/tree/master/examples/lambdarank",
     ),
 }
+"""The kind of each data set, and where to get it."""
+
 ALIASES = {name.removeprefix("surv_"): name for name in CATALOGUE if name.startswith("surv_")}
-
-
-@dataclass(frozen=True)
-class Found:
-    """Whether a data set was found.
-
-    Args:
-        name: the name of the data set.
-        kind: "classes", "survival" or "ranking", for the loader of that name.
-        path: the file to read (the first of several); None if the data set was not found.
-        note: whether it is complete, or where to get it.
-
-    Examples:
-        >>> Found("kmnist", "classes", None, "get it from ...").path is None
-        True
-    """
-
-    name: str
-    kind: Kind
-    path: Path | None
-    note: str
-
-
-@dataclass(frozen=True)
-class Source:
-    """The files of a data set: the first of them, whether they are complete, and their reader."""
-
-    path: Path
-    note: str
-    subset: bool
-    read: Callable[[], Arrays]
-
-
-def resolve(name: str, kind: Kind) -> str:
-    """The name in the catalogue; a ValueError if there is none of this kind.
-
-    Examples:
-        >>> resolve("metabric", "survival")
-        'surv_metabric'
-    """
-    found = kind_of_name(name)
-    name = ALIASES.get(name, name)
-    if found != kind:
-        raise ValueError(f"{name} is for load_{CATALOGUE[name][0]}, not for load_{kind}")
-    return name
 
 
 def kind_of_name(name: str) -> Kind:
@@ -116,50 +64,16 @@ def kind_of_name(name: str) -> Kind:
         >>> kind_of_name("metabric")
         'survival'
     """
-    name = ALIASES.get(name, name)
     choose("data set", name, [*CATALOGUE, *ALIASES], otherwise="; or a file of your own")
-    return CATALOGUE[name][0]
+    return CATALOGUE[ALIASES.get(name, name)][0]
 
 
-def available(data_dir: str | Path | None = None) -> list[Found]:
-    """For each name in the catalogue, whether it can be loaded, and from which file.
+def locate(name: str, data_dir: str | Path | None) -> list[Path]:
+    """The files of a data set: one npz file or its official files.
 
-    Without ``data_dir`` and the environment variable FCCO_DATA only digits is found.
-
-    Examples:
-        >>> [found.name for found in available() if found.kind == "ranking"]
-        ['lgb_lambdarank']
+    Raises:
+        FileNotFoundError: says what was looked for, and where to get it.
     """
-    directory = _directory(data_dir) if data_dir or os.environ.get("FCCO_DATA") else None
-    report = []
-    for name, (kind, page) in CATALOGUE.items():
-        path, note = None, f"get it from {page}"
-        if name == "digits":
-            package = importlib.util.find_spec("sklearn")
-            if package and package.origin:
-                path, note = Path(package.origin).parent, "complete, comes with scikit-learn"
-        elif directory and (source := _locate(name, directory)):
-            path, note = source.path, source.note
-        report.append(Found(name, kind, path, note))
-    return report
-
-
-def source_of(name: str, data_dir: str | Path | None) -> Source:
-    """The files to read for a name of the catalogue; a FileNotFoundError if there are none."""
-    directory = _directory(data_dir)
-    source = _locate(name, directory)
-    if source is None:
-        kind, page = CATALOGUE[name]
-        keys = " ".join(f"{stem}_{part}" for part in ("train", "test") for stem in STEMS[kind])
-        npz = f"{name}.npz, {name}_sub.npz, {name}_*.npz (with the keys {keys})"
-        looked = "; ".join([npz, *map(str, LAYOUTS.get(name, ()))])
-        raise FileNotFoundError(
-            f"no {name} in {directory}: looked for {looked}. Get it from {page}"
-        )
-    return source
-
-
-def _directory(data_dir: str | Path | None) -> Path:
     given = data_dir or os.environ.get("FCCO_DATA")
     if not given:
         raise ValueError(
@@ -171,20 +85,106 @@ def _directory(data_dir: str | Path | None) -> Path:
         raise FileNotFoundError(
             f"{'data_dir' if data_dir else 'FCCO_DATA'} must be a directory, got {directory}"
         )
-    return directory
-
-
-def _locate(name: str, directory: Path) -> Source | None:
-    whole, sub = directory / f"{name}.npz", directory / f"{name}_sub.npz"
-    parts = sorted(directory.glob(f"{name}_*.npz"))
-    for path in (whole, sub, *parts):
+    whole, subset = directory / f"{name}.npz", directory / f"{name}_sub.npz"
+    for path in (whole, subset, *sorted(directory.glob(f"{name}_*.npz"))):
         if path.is_file():
-            note = "complete" if path == whole else "a subset"
-            read = partial(read_npz, path, STEMS[CATALOGUE[name][0]])
-            return Source(path, note, path != whole, read)
-    for layout in LAYOUTS.get(name, ()):
-        if paths := layout.find(directory):
-            return Source(
-                paths[0], "complete, the official files", False, partial(layout.read, paths)
-            )
-    return None
+            return [path]
+    if name in LAYOUTS and (paths := LAYOUTS[name].find(directory)):
+        return paths
+    kind, page = CATALOGUE[name]
+    keys = " ".join(f"{key}_{part}" for part in ("train", "test") for key in _KEYS[kind].split())
+    official = f"; {LAYOUTS[name]}" if name in LAYOUTS else ""
+    raise FileNotFoundError(
+        f"no {name} in {directory}: looked for {name}.npz, {name}_sub.npz, {name}_*.npz (with the "
+        f"keys {keys}){official}. Get it from {page}"
+    )
+
+
+def available(data_dir: str | Path | None = None) -> list[str]:
+    """The names of the catalogue that can be loaded; digits comes with scikit-learn.
+
+    Examples:
+        >>> "digits" in available()
+        True
+    """
+    found = ["digits"]
+    for name in CATALOGUE:
+        try:
+            locate(name, data_dir)
+        except (FileNotFoundError, ValueError):
+            continue
+        found.append(name)
+    return found
+
+
+def load_named(name: str, data_dir: str | Path | None = None) -> tuple[Data, Data]:
+    """Training and test part of a data set of any kind; arguments as of ``load_classes``."""
+    kind = kind_of_name(name)
+    name = ALIASES.get(name, name)
+    if name == "digits":
+        train, test = (Classified(x.view(-1, 1, 8, 8), y) for x, y in load_digits(seed=0))
+        return train, test
+    first, *others = locate(name, data_dir)
+    if others:
+        log.info("%s: read from %s, the official files", name, first.parent)
+    elif first.stem == name:
+        log.info("%s: read from %s", name, first)
+    else:
+        log.warning(
+            "%s: read from %s, a subset: it does not reproduce published numbers", name, first
+        )
+    arrays = LAYOUTS[name].read([first, *others]) if others else read_npz(first)
+    found: list[Any]
+    if kind == "classes":
+        found = classified(arrays, first, "features" if name == "a9a" else "images")
+    else:
+        found = READERS[kind](arrays, first)
+    train, test = found
+    return train, test
+
+
+def _load(name: str, data_dir: str | Path | None, kind: Kind) -> Any:
+    found = kind_of_name(name)
+    if found != kind:
+        raise ValueError(f"{name} is for load_{found}, not for load_{kind}")
+    return load_named(name, data_dir)
+
+
+def load_classes(name: str, data_dir: str | Path | None = None) -> tuple[Classified, Classified]:
+    """A classified data set: training and test part.
+
+    Images are float32 in [0, 1] of shape (N, C, H, W); classes are 0, 1, ... without gaps.
+    The first of NAME.npz, NAME_sub.npz, another NAME_*.npz and the official files is read; the
+    logger "fcco" reports it, with a warning if it is a subset.
+
+    Args:
+        name: stl10 usps cifar10 cifar100 mnist kmnist fashion_mnist svhn tinyimagenet100 a9a, or
+            digits, which comes with scikit-learn and needs no directory.
+        data_dir: the directory of the files; by default the environment variable FCCO_DATA.
+
+    Examples:
+        >>> train, test = load_classes("digits")
+        >>> train.inputs.shape, len(test)
+        (torch.Size([1437, 1, 8, 8]), 360)
+    """
+    return _load(name, data_dir, "classes")  # type: ignore[no-any-return]
+
+
+def load_survival(name: str, data_dir: str | Path | None = None) -> tuple[Survival, Survival]:
+    """A survival data set: training and test part, with the features of the file.
+
+    Args:
+        name: surv_metabric, surv_gbsg or surv_support, also without "surv_".
+        data_dir: the directory of NAME.npz; by default the environment variable FCCO_DATA.
+    """
+    return _load(name, data_dir, "survival")  # type: ignore[no-any-return]
+
+
+def load_ranking(name: str, data_dir: str | Path | None = None) -> tuple[Ranked, Ranked]:
+    """A ranking data set: training and test part.
+
+    Args:
+        name: lgb_lambdarank.
+        data_dir: the directory of NAME.npz; by default the environment variable FCCO_DATA.
+    """
+    return _load(name, data_dir, "ranking")  # type: ignore[no-any-return]

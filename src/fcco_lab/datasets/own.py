@@ -1,29 +1,19 @@
 """A user's own file as a data set: .npz with arrays, .csv or .parquet with named columns."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
-from fcco_lab.datasets.arrays import PARTS, by_query, classified, ranked, survival
-from fcco_lab.datasets.catalogue import STEMS, Kind
-from fcco_lab.datasets.headers import npz_shapes
-from fcco_lab.datasets.npz import read_npz
-from fcco_lab.datasets.official import reading
-from fcco_lab.datasets.records import Classified, Ranked, Survival
+from fcco_lab.datasets.arrays import PARTS, READERS, by_query, read_npz, reading
+from fcco_lab.datasets.records import Classified, Data, Kind, Survival
 from fcco_lab.datasets.splitting import split
-from fcco_lab.datasets.tables import Table, read_table
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fcco_lab.datasets.tables import Table
 
 __all__ = ["is_own", "load_own"]
-
-Data = Classified | Survival | Ranked
 
 SUFFIXES = (".npz", ".csv", ".parquet")
 TARGETS: dict[Kind, tuple[tuple[str, ...], ...]] = {
@@ -73,82 +63,64 @@ def load_own(
         raise ValueError(f"data: {path} must end in {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise FileNotFoundError(f"data: there is no file {path}")
-    if path.suffix.lower() == ".npz":
-        if target or drop:
-            raise ValueError(f"{path}: target and drop are for tables, not for npz files")
-        return _from_npz(path)
-    return _from_table(read_table(path), kind, target, drop)
+    if path.suffix.lower() != ".npz":
+        return _from_table(Table(path), kind, target, drop)
+    if target or drop:
+        raise ValueError(f"{path}: target and drop are for tables, not for npz files")
+    return _from_npz(path)
 
 
 def _from_npz(path: Path) -> tuple[Data, Data]:
-    keys = npz_shapes(path)
-    parts = PARTS if "x_train" in keys or "x_test" in keys else ("",)
+    arrays = read_npz(path)
+    parts = PARTS if "x_train" in arrays or "x_test" in arrays else ("",)
     kind: Kind = "classes"
-    for other, sign in (("survival", "e"), ("ranking", "q")):
-        if f"{sign}{parts[0]}" in keys:
-            kind = other  # type: ignore[assignment]
-    arrays = read_npz(path, STEMS[kind], parts)
-    read: Any = {"classes": classified, "survival": survival, "ranking": ranked}[kind]
-    found = read(arrays, path, parts=parts)
-    return _halves(path, *found) if len(found) == 1 else found
+    if f"e{parts[0]}" in arrays:
+        kind = "survival"
+    elif f"q{parts[0]}" in arrays:
+        kind = "ranking"
+    found = READERS[kind](arrays, path, parts=parts)
+    if len(found) == 1:
+        return _hold_out(path, found[0])
+    train, test = found
+    return train, test
 
 
 def _from_table(
     table: Table, wanted: Kind | None, target: Sequence[str], drop: Sequence[str]
 ) -> tuple[Data, Data]:
-    kind, names = _targets(table, wanted, target)
-    for name in (*names, *drop):
+    kind, targets = _find_targets(table, wanted, target)
+    for name in (*targets, *drop):
         table.check_column(name)
-    aside = {*names, *drop, "split"}
-    features = [name for name in table.columns if name not in aside]
+    features = [name for name in table.columns if name not in {*targets, *drop, "split"}]
     if not features:
         raise ValueError(f"{table.path} has no column left that is a feature")
-    inputs = torch.stack([torch.from_numpy(table.numbers(name)) for name in features], dim=1)
-    columns = _READERS[kind](table, *names)
+    names = {"classes": targets, "survival": (), "ranking": targets[1:]}[kind]
+    table.read(names=[*names, "split"])
+    inputs = torch.stack([_feature(table, name) for name in features], dim=1)
+    columns = _COLUMNS[kind](table, *targets)
 
     def rows(mask: Tensor) -> Data:
         with reading(table.path):
-            return _RECORDS[kind](inputs[mask].float(), *(column[mask] for column in columns))
+            return _RECORDS[kind](inputs[mask], *(column[mask] for column in columns))
 
     if "split" not in table.columns or "split" in drop:
-        parts = _halves(table.path, rows(torch.ones(len(table), dtype=torch.bool)))
-        _check_classes(table, names, *parts)
-        return parts
-    words = [word.lower() for word in table.words("split")]
-    for row, word in enumerate(words):
-        if word not in ("train", "test"):
-            raise table.wrong("split", row, f"it must be train or test, got {word!r}")
-    mask = torch.tensor([word == "train" for word in words])
-    if mask.all() or not mask.any():
-        raise ValueError(f"{table.path}, column 'split': every row is {words[0]}")
-    parts = rows(mask), rows(~mask)
-    _check_classes(table, names, *parts)
-    return parts
+        train, test = _hold_out(table.path, rows(torch.ones(len(inputs), dtype=torch.bool)))
+    else:
+        in_training = _read_split(table)
+        train, test = rows(in_training), rows(~in_training)
+    if isinstance(train, Classified) and isinstance(test, Classified):
+        classes = _in_order(table.names(targets[0]))
+        _check_classes(f"{table.path}, column {targets[0]!r}", classes, training=train, test=test)
+    return train, test
 
 
-def _check_classes(table: Table, names: Sequence[str], *parts: Data) -> None:
-    """Both parts have samples of every class, which is named as in the table."""
-    for part, data in zip(("training", "test"), parts, strict=True):
-        if isinstance(data, Classified):
-            here = set(data.classes.tolist())
-            codes = _classes(table, *names)[0].tolist()
-            found = sorted(set(zip(codes, table.words(names[0]), strict=True)))
-            if lacking := [repr(word) for code, word in found if code not in here]:
-                several = ", ".join(lacking[:5]) + (", ..." if lacking[5:] else "")
-                raise ValueError(
-                    f"{table.path}, column {names[0]!r}: no {part} sample is of class {several}; "
-                    "a class needs samples in both parts"
-                )
-
-
-def _targets(
+def _find_targets(
     table: Table, wanted: Kind | None, target: Sequence[str]
 ) -> tuple[Kind, tuple[str, ...]]:
     """What the table is about, and the columns that say it."""
     if target:
-        pair: Kind | None = wanted if wanted != "classes" else None
-        kind: Kind | None = "classes" if len(target) == 1 and not pair else pair
-        if kind is None or len(target) != len(TARGETS[kind][0]):
+        kind = wanted or "classes"
+        if len(target) != len(TARGETS[kind][0]):
             raise ValueError(
                 "target names one column (label), or two with an objective that needs two "
                 f"(time,event for cox; grade,query for ndcg and listnet), got {','.join(target)}"
@@ -162,68 +134,66 @@ def _targets(
     }
     if not found:
         kinds = TARGETS if wanted is None else [wanted]
-        said = "; ".join(" or ".join(",".join(n) for n in TARGETS[kind]) for kind in kinds)
-        have = ", ".join(list(table.columns)[:20])
+        looked_for = "; ".join(" or ".join(map(",".join, TARGETS[kind])) for kind in kinds)
         raise ValueError(
-            f"{table.path} has no target column ({said}); it has: {have}. Name yours with target "
-            "(--target)"
+            f"{table.path} has no target column ({looked_for}); it has: {table.listing}. Name "
+            "yours with target (--target)"
         )
-    best = wanted if wanted is not None and wanted in found else next(iter(found))
-    return best, found[best]
+    kind = wanted if wanted in found else next(iter(found))
+    return kind, found[kind]
+
+
+def _feature(table: Table, name: str) -> Tensor:
+    exact = torch.from_numpy(table.numbers(name))
+    rounded = exact.float()
+    if (rounded - exact).abs().max() > 1e-3 * exact.std(correction=0):
+        log.warning("%s, column %r: float32 blurs it; subtract an offset", table.path, name)
+    return rounded
+
+
+def _read_split(table: Table) -> Tensor:
+    """Whether each row is for training."""
+    words = [word.lower() for word in table.names("split")]
+    table.require(
+        "split", (word in ("train", "test") for word in words), "it must be train or test"
+    )
+    if len(set(words)) == 1:
+        raise ValueError(f"{table.path}, column 'split': every row is {words[0]}")
+    return torch.tensor([word == "train" for word in words])
 
 
 def _classes(table: Table, label: str) -> tuple[Tensor]:
-    words = table.words(label)
-    for row, word in enumerate(words):
-        if "." in word and word.replace(".", "", 1).lstrip("-").isdigit():
-            raise table.wrong(label, row, f"a class is a word or a whole number, got {word}")
+    words = table.names(label)
     if len(set(words)) < 2:
         raise ValueError(
             f"{table.path}, column {label!r}: every row is {words[0]!r}, nothing can be compared"
         )
-    # 2 comes before 10, and words after numbers.
-    keys = {word: (0, int(word), "") if _whole(word) else (1, 0, word) for word in words}
-    places = {word: place for place, word in enumerate(sorted(keys, key=lambda word: keys[word]))}
-    return (torch.tensor([places[word] for word in words]),)
+    return (_places(words, _in_order(words)),)
 
 
-def _whole(word: str) -> bool:
-    return word.lstrip("-").isdigit()
-
-
-def _times(table: Table, time: str, event: str) -> tuple[Tensor, Tensor]:
-    times = torch.from_numpy(table.numbers(time)).float()
-    if (times < 0).any():
-        row = int((times < 0).nonzero()[0])
-        raise table.wrong(time, row, f"a time must not be negative, got {times[row]:g}")
-    meaning = {"1": True, "true": True, "0": False, "false": False}
-    words = [word.lower() for word in table.words(event)]
-    for row, word in enumerate(words):
-        if word not in meaning:
-            raise table.wrong(event, row, f"it must be 1 (event) or 0 (censored), got {word!r}")
-    events = torch.tensor([meaning[word] for word in words])
+def _survival(table: Table, time: str, event: str) -> tuple[Tensor, Tensor]:
+    times = table.numbers(time)  # in float64: rounded times would become ties
+    events = table.numbers(event)
+    table.require(time, times >= 0, "a time must not be negative")
+    table.require(event, (events == 0) | (events == 1), "it must be 1 (event) or 0 (censored)")
     if not events.any():
         raise ValueError(f"{table.path}, column {event!r}: no event was observed, only censoring")
-    return times, events
+    return torch.from_numpy(times), torch.from_numpy(events).bool()
 
 
-def _grades(table: Table, grade: str, query: str) -> tuple[Tensor, Tensor]:
-    grades = torch.from_numpy(table.numbers(grade))
-    wrong = (grades != grades.round()) | (grades < 0)
-    if wrong.any():
-        row = int(wrong.nonzero()[0])
-        raise table.wrong(grade, row, f"a grade is 0, 1, 2, ..., got {grades[row]:g}")
+def _ranking(table: Table, grade: str, query: str) -> tuple[Tensor, Tensor]:
+    grades = table.numbers(grade)
+    table.require(grade, (grades >= 0) & (grades == grades.round()), "a grade is 0, 1, 2, ...")
     if not grades.any():
         raise ValueError(f"{table.path}, column {grade!r}: every grade is 0, no row is relevant")
-    words = table.words(query)
-    places = {word: place for place, word in enumerate(dict.fromkeys(words))}
-    return grades.long(), torch.tensor([places[word] for word in words])
+    queries = table.names(query)
+    return torch.from_numpy(grades).long(), _places(queries, dict.fromkeys(queries))
 
 
-_READERS: dict[Kind, Callable[..., tuple[Tensor, ...]]] = {
+_COLUMNS: dict[Kind, Callable[..., tuple[Tensor, ...]]] = {
     "classes": _classes,
-    "survival": _times,
-    "ranking": _grades,
+    "survival": _survival,
+    "ranking": _ranking,
 }
 _RECORDS: dict[Kind, Callable[..., Data]] = {
     "classes": Classified,
@@ -232,7 +202,44 @@ _RECORDS: dict[Kind, Callable[..., Data]] = {
 }
 
 
-def _halves(path: Path, data: Data) -> tuple[Data, Data]:
+def _in_order(names: Iterable[str]) -> list[str]:
+    """The different names: numbers by size, so that 2 comes before 10, then words.
+
+    Examples:
+        >>> _in_order(["b", "10", "2", "a", "2"])
+        ['2', '10', 'a', 'b']
+    """
+
+    def key(name: str) -> tuple[float, str]:
+        try:
+            number = float(name)
+        except ValueError:
+            number = math.inf
+        return (number if math.isfinite(number) else math.inf), name
+
+    return sorted(set(names), key=key)
+
+
+def _places(names: Sequence[str], order: Iterable[str]) -> Tensor:
+    """The place of each name in ``order``."""
+    places = {name: place for place, name in enumerate(order)}
+    return torch.tensor([places[name] for name in names])
+
+
+def _check_classes(column: str, names: Sequence[str], **parts: Classified) -> None:
+    """Both parts must have samples of every class."""
+    for part, data in parts.items():
+        present = set(data.classes.tolist())
+        lacking = [repr(name) for place, name in enumerate(names) if place not in present]
+        if lacking:
+            several = ", ".join(lacking[:5]) + (", ..." if lacking[5:] else "")
+            raise ValueError(
+                f"{column}: no {part} sample is of class {several}; a class needs samples in both "
+                "parts"
+            )
+
+
+def _hold_out(path: Path, data: Data) -> tuple[Data, Data]:
     log.warning(
         "%s: it has no split into train and test; %d %% of it are held out as the test set",
         path,

@@ -1,35 +1,23 @@
 """Data sets as plain tensors with one row per sample, checked."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-__all__ = ["Classified", "Ranked", "Survival"]
+__all__ = ["Classified", "Data", "Kind", "Ranked", "Survival"]
+
+Kind = Literal["classes", "survival", "ranking"]
 
 
-def _check_column(name: str, value: Tensor, dtypes: tuple[torch.dtype, ...]) -> None:
-    if not isinstance(value, Tensor):
-        raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
-    if value.ndim != 1 or value.dtype not in dtypes:
-        raise ValueError(
-            f"{name} must be one-dimensional, of {' or '.join(map(str, dtypes))}, got "
-            f"{value.dtype} of shape {tuple(value.shape)}"
-        )
-
-
-def _check_rows(name: str, value: Tensor, inputs: Tensor) -> None:
+def _check_inputs(inputs: Tensor) -> None:
     if not isinstance(inputs, Tensor) or inputs.is_complex():
         kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
         raise ValueError(f"inputs must be a tensor of real numbers, got {kind}")
     if inputs.ndim == 0:
         raise ValueError("inputs must have one row per sample, got a scalar")
-    if len(value) != len(inputs):
-        raise ValueError(f"{name} has {len(value)} entries, inputs {len(inputs)} rows")
-
-
-def _check_finite(inputs: Tensor) -> None:
-    """One NaN makes every weight NaN in the first step, like a step size that is too large."""
+    # One NaN would make every weight NaN in the first step, like a step size that is too large.
     if not inputs.isfinite().all():
         row, *place = (~inputs.isfinite()).nonzero()[0].tolist()
         where = f"column {place[0]}" if len(place) == 1 else f"place {tuple(place)}"
@@ -37,12 +25,26 @@ def _check_finite(inputs: Tensor) -> None:
         raise ValueError(f"inputs must be finite, got {got} in row {row}, {where}")
 
 
-def _check_least(name: str, value: Tensor, least: int) -> None:
-    # "not >=" rather than "<", so that a nan is found too
-    wrong = (~(value >= least)).nonzero().flatten()
+def _check_column(name: str, value: Tensor, *dtypes: torch.dtype, least: int = 0) -> None:
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
+    if value.ndim != 1 or value.dtype not in dtypes:
+        raise ValueError(
+            f"{name} must be one-dimensional, of {' or '.join(map(str, dtypes))}, got "
+            f"{value.dtype} of shape {tuple(value.shape)}"
+        )
+    # "not >=" rather than "<", so that a NaN is found too
+    wrong = (~(value >= least) | value.isinf()).nonzero().flatten()
     if len(wrong):
         place = int(wrong[0])
-        raise ValueError(f"{name} must be at least {least}, got {value[place].item()} at {place}")
+        raise ValueError(
+            f"{name} must be finite and at least {least}, got {value[place].item()} at {place}"
+        )
+
+
+def _check_length(name: str, value: Tensor, inputs: Tensor) -> None:
+    if len(value) != len(inputs):
+        raise ValueError(f"{name} has {len(value)} entries, inputs {len(inputs)} rows")
 
 
 # eq=False everywhere below: == on tensors has no single answer.
@@ -62,14 +64,14 @@ class Classified:
         (3, 2)
     """
 
+    kind: ClassVar[Kind] = "classes"
     inputs: Tensor
     classes: Tensor
 
     def __post_init__(self) -> None:
-        _check_column("classes", self.classes, (torch.int64,))
-        _check_rows("classes", self.classes, self.inputs)
-        _check_least("classes", self.classes, 0)
-        _check_finite(self.inputs)
+        _check_column("classes", self.classes, torch.int64)
+        _check_inputs(self.inputs)
+        _check_length("classes", self.classes, self.inputs)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -96,19 +98,17 @@ class Survival:
         (2, 1)
     """
 
+    kind: ClassVar[Kind] = "survival"
     inputs: Tensor
     times: Tensor
     events: Tensor
 
     def __post_init__(self) -> None:
-        _check_column("times", self.times, (torch.float32, torch.float64))
-        _check_column("events", self.events, (torch.bool,))
-        _check_rows("times", self.times, self.inputs)
-        _check_rows("events", self.events, self.inputs)
-        _check_least("times", self.times, 0)
-        if self.times.isinf().any():
-            raise ValueError(f"times is infinite at {int(self.times.isinf().nonzero()[0])}")
-        _check_finite(self.inputs)
+        _check_column("times", self.times, torch.float32, torch.float64)
+        _check_column("events", self.events, torch.bool)
+        _check_inputs(self.inputs)
+        _check_length("times", self.times, self.inputs)
+        _check_length("events", self.events, self.inputs)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -129,21 +129,23 @@ class Ranked:
         (5, [[0, 2, 1], [0, 4]])
     """
 
+    kind: ClassVar[Kind] = "ranking"
     inputs: Tensor
     grades: Tensor
     lengths: Tensor
 
     def __post_init__(self) -> None:
-        _check_column("grades", self.grades, (torch.int64,))
-        _check_column("lengths", self.lengths, (torch.int64,))
-        _check_rows("grades", self.grades, self.inputs)
-        _check_least("grades", self.grades, 0)
-        _check_least("lengths", self.lengths, 1)
+        _check_column("grades", self.grades, torch.int64)
+        _check_column("lengths", self.lengths, torch.int64, least=1)
+        _check_inputs(self.inputs)
+        _check_length("grades", self.grades, self.inputs)
         if self.lengths.sum() != len(self):
             raise ValueError(
                 f"lengths must sum to the {len(self)} rows of inputs, got {int(self.lengths.sum())}"
             )
-        _check_finite(self.inputs)
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+
+Data = Classified | Survival | Ranked

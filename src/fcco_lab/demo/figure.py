@@ -8,7 +8,7 @@ from fcco_lab.presentation.canvas import make_canvas, save, scale_as_log
 
 __all__ = ["draw"]
 
-_LOOKS = (
+_STYLES = (
     ("#0072b2", "-"),
     ("#d55e00", (0, (5, 1.6))),
     ("#009e73", (0, (1.2, 1.2))),
@@ -31,8 +31,8 @@ def draw(
     figure, axes = make_canvas(len(parts), xlabels=costs, ylabel="", narrow=narrow)
     for place, part in zip(axes, parts, strict=True):
         lows = [1.0]
-        looks = _LOOKS[: len(part.contenders)]
-        for label, (colour, dash) in zip(reversed(part.contenders), looks, strict=True):
+        line_styles = _STYLES[: len(part.contenders)]
+        for label, (colour, dash) in zip(reversed(part.contenders), line_styles, strict=True):
             if outcome := found.get((part.title, label)):
                 width = 2.4 if label == part.emphasis else 1.6
                 line = {"color": colour, "ls": dash, "lw": width, "label": label}

@@ -31,12 +31,12 @@ def fit(method: str, lr: float, weight: float, seed: int, share: float, show: Sh
         seed=seed,
     )
     training = Training(config)
-    record = training.run(lambda progress: show(progress.fraction, progress.look["objective"]))
-    if training.signal is not None:
+    record = training.run(lambda fraction, latest, _: show(fraction, latest["objective"]))
+    if training.signal:
         raise KeyboardInterrupt
     curve = record["curve"]
-    objective = [look["objective"] for look in curve]
-    return Outcome([look["work"] for look in curve], objective, record["auc"])
+    objective = [point["objective"] for point in curve]
+    return Outcome([point["work"] for point in curve], objective, record["auc"])
 
 
 # Fifteen settings each, five step sizes by three values of alpha = beta (0.1, 0.5, 0.9), with seed

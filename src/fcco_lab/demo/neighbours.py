@@ -16,7 +16,7 @@ from fcco_lab.demo.part import Outcome, Part, Show
 
 __all__ = ["NEIGHBOURS"]
 
-STEPS, LOOKS, BLOCKS, SAMPLES = 400, 10, 32, 4
+STEPS, EVALUATIONS, BLOCKS, SAMPLES = 400, 10, 32, 4
 
 
 @cache
@@ -60,7 +60,7 @@ def fit(
     for step, batch in enumerate(loader, start=1):
         opt.step(partial(objective.inner, model, batch))
         schedule.step()
-        if step * LOOKS % steps < LOOKS:
+        if step * EVALUATIONS % steps < EVALUATIONS:
             evaluate(step)
     with torch.no_grad():
         embedded, held_out = model(train.inputs).numpy(), model(test.inputs).numpy()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 __all__ = ["Outcome", "Part", "Run", "Show"]
 
 Show = Callable[[float, float], None]
-"""For a progress bar: the share of the run that is done, and the objective of the last look."""
+"""For a progress bar: the share of the run that is done, and the latest objective."""
 
 
 class Outcome(NamedTuple):

@@ -16,7 +16,7 @@ from fcco_lab.demo.part import Outcome, Part, Show
 
 __all__ = ["SURVIVAL"]
 
-PASSES, LOOKS, HELD_OUT = 5, 20, 172
+PASSES, EVALUATIONS, HELD_OUT = 5, 20, 172
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 
@@ -115,7 +115,7 @@ def fit(
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
-        if step * LOOKS % steps < LOOKS:
+        if step * EVALUATIONS % steps < EVALUATIONS:
             evaluate(step)
     with torch.no_grad():
         metric = objective.on(test.times, test.events).metric(model(test.x))

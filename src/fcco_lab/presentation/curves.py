@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fcco_lab.presentation.naming import contender, grouped
+from fcco_lab.presentation.naming import contender, data_of, grouped
 from fcco_lab.runs import AXES, Record, queries
 
 __all__ = ["AtEqual", "Final", "at_equal", "check_seeds", "final", "mean_curve", "trace"]
@@ -39,18 +39,18 @@ def trace(record: Record, x: str, y: str) -> tuple[Array, Array]:
     """The evaluations of one run with a finite ``y``, against "samples", "queries" or "seconds".
 
     Examples:
-        >>> look = {"values": 4, "gradients": 2, "objective": 0.5}
-        >>> run = {"name": "a", "curve": [look, look | {"objective": None}]}
+        >>> point = {"values": 4, "gradients": 2, "objective": 0.5}
+        >>> run = {"name": "a", "curve": [point, point | {"objective": None}]}
         >>> trace(run, "queries", "objective")
         (array([6.]), array([0.5]))
     """
     if x not in AXES:
         raise ValueError(f"x must be one of {', '.join(AXES)}, got {x!r}")
-    looks = [look for look in record["curve"] if look.get(y) is not None and math.isfinite(look[y])]
-    across = np.array([queries(look) if x == "queries" else look[x] for look in looks], float)
+    points = [p for p in record["curve"] if p.get(y) is not None and math.isfinite(p[y])]
+    across = np.array([queries(p) if x == "queries" else p[x] for p in points], float)
     if (np.diff(across) < 0).any():
         raise ValueError(f"{x} must not go down along the curve of {record['name']!r}")
-    return across, np.array([look[y] for look in looks], float)
+    return across, np.array([p[y] for p in points], float)
 
 
 def mean_curve(records: Sequence[Record], x: str, y: str) -> tuple[Array, Array, Array]:
@@ -94,7 +94,7 @@ def final(records: Sequence[Record], key: str) -> Final:
         Final(mean=0.75, sd=0.0, seeds=1, diverged=1)
     """
     check_seeds(records)
-    return _summed_up(records, [r.get(key) for r in records if r["status"] == "finished"])
+    return _summarize(records, [r.get(key) for r in records if r["status"] == "finished"])
 
 
 def at_equal(records: Sequence[Record], x: str, y: str) -> dict[str, AtEqual]:
@@ -104,7 +104,7 @@ def at_equal(records: Sequence[Record], x: str, y: str) -> dict[str, AtEqual]:
     first. Curves are interpolated linearly there, so evaluations should be frequent.
     """
     found: dict[str, AtEqual] = {}
-    for data, mine in grouped(records, lambda record: str(record["config"]["data"])).items():
+    for data, mine in grouped(records, data_of).items():
         traces = {r["name"]: trace(r, x, y) for r in mine if r["status"] == "finished"}
         ends = [across[-1] for across, _ in traces.values() if len(across)]
         reached = float(min(ends, default=0.0))
@@ -113,12 +113,12 @@ def at_equal(records: Sequence[Record], x: str, y: str) -> dict[str, AtEqual]:
             check_seeds(runs)
             mine_traces = [traces[r["name"]] for r in runs if r["name"] in traces]
             read = [float(np.interp(reached, *t)) for t in mine_traces if len(t[0])]
-            values[name] = _summed_up(runs, read)
+            values[name] = _summarize(runs, read)
         found[data] = AtEqual(reached, values)
     return found
 
 
-def _summed_up(records: Sequence[Record], found: Sequence[Any]) -> Final:
+def _summarize(records: Sequence[Record], found: Sequence[Any]) -> Final:
     present = np.array([value for value in found if value is not None], float)
     values = present[np.isfinite(present)]
     diverged = sum(r["status"] == "diverged" for r in records) + len(present) - len(values)

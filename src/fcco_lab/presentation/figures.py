@@ -35,16 +35,8 @@ def plot_panels(
     """
     if not panels:
         raise ValueError("panels must hold at least one panel, got none")
-    looks = styles(by(record) for records in panels.values() for record in records)
-    ylabel = QUANTITIES.get(y, y)
-    figure, axes = make_canvas(len(panels), xlabels=[AXES[x]], ylabel=ylabel, share_y=share_y)
-    bottoms = []
-    for place, (name, records) in zip(axes, panels.items(), strict=True):
-        bottoms.append(_draw(place, records, by, x, y, looks))
-        place.set_title(name, fontsize=10)
-        _tell_lost(place, records, by, y)
-    _scale(axes, [min(bottoms)] * len(axes) if share_y else bottoms, y)
-    save(figure, axes, path, order=looks, title=title)
+    drawn = [(name, records, x) for name, records in panels.items()]
+    _plot(drawn, path, by=by, y=y, title=title, share_y=share_y)
 
 
 def plot_axes(
@@ -56,13 +48,30 @@ def plot_axes(
     title: str,
 ) -> None:
     """The same runs, of one data set, against samples, oracle queries and CPU seconds."""
-    looks = styles(map(by, records))
-    xlabels, ylabel = list(AXES.values()), QUANTITIES.get(y, y)
-    figure, axes = make_canvas(len(AXES), xlabels=xlabels, ylabel=ylabel, share_y=True)
-    bottoms = [_draw(place, records, by, x, y, looks) for place, x in zip(axes, AXES, strict=True)]
-    _tell_lost(axes[-1], records, by, y)
-    _scale(axes, [min(bottoms)] * len(axes), y)
-    save(figure, axes, path, order=looks, title=title)
+    _plot([("", records, x) for x in AXES], path, by=by, y=y, title=title, share_y=True)
+
+
+def _plot(
+    panels: Sequence[tuple[str, Sequence[Record], str]],
+    path: Path,
+    *,
+    by: By,
+    y: str,
+    title: str,
+    share_y: bool,
+) -> None:
+    """Panels of a name, its runs and a horizontal axis."""
+    line_styles = styles(by(record) for _, records, _ in panels for record in records)
+    xlabels = list(dict.fromkeys(AXES[x] for _, _, x in panels))
+    ylabel = QUANTITIES.get(y, y)
+    figure, axes = make_canvas(len(panels), xlabels=xlabels, ylabel=ylabel, share_y=share_y)
+    bottoms = []
+    for place, (name, records, x) in zip(axes, panels, strict=True):
+        bottoms.append(_draw(place, records, by, x, y, line_styles))
+        place.set_title(name, fontsize=10)
+        _note_diverged(place, records, by, y)
+    _scale(axes, [min(bottoms)] * len(axes) if share_y else bottoms, y)
+    save(figure, axes, path, order=line_styles, title=title)
 
 
 def plot_profiles(
@@ -76,22 +85,22 @@ def plot_profiles(
 
     ``profiles`` is what ``fcco_lab.presentation.profiles.profile`` returns.
     """
-    looks = styles(profiles)
+    line_styles = styles(profiles)
     xlabel = f"{AXES[cost]}: multiple of the best contender's"
     figure, axes = make_canvas(1, xlabels=[xlabel], ylabel="share of data sets solved")
     # Steps often coincide: wide lines are drawn first, so that their edges stay visible.
-    widths = np.linspace(3.2, 1.4, len(looks))
-    for (label, style), width in zip(looks.items(), widths, strict=True):
+    widths = np.linspace(3.2, 1.4, len(line_styles))
+    for (label, style), width in zip(line_styles.items(), widths, strict=True):
         line = style.line(len(profiles[label][0])) | {"lw": width, "label": label}
         axes[0].step(*profiles[label], where="post", **line)
     axes[0].set_xscale("log", base=2)
     axes[0].xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes[0].set_ylim(-0.03, 1.04)
-    save(figure, axes, path, order=looks, title=title)
+    save(figure, axes, path, order=line_styles, title=title)
 
 
 def _draw(
-    place: Any, records: Sequence[Record], by: By, x: str, y: str, looks: Mapping[str, Style]
+    place: Any, records: Sequence[Record], by: By, x: str, y: str, line_styles: Mapping[str, Style]
 ) -> float:
     """The lower end of the axis: below all lines, or below a metric after the start."""
     bottom = math.inf
@@ -100,9 +109,9 @@ def _draw(
         grid, mean, sd = mean_curve(runs, x, y)
         if not len(grid):
             continue
-        place.plot(grid, mean, lw=1.6, label=label, **looks[label].line(len(grid)))
+        place.plot(grid, mean, lw=1.6, label=label, **line_styles[label].line(len(grid)))
         if sd.any():
-            colour = looks[label].colour
+            colour = line_styles[label].colour
             place.fill_between(grid, mean - sd, mean + sd, color=colour, alpha=0.15, lw=0)
         if y == "objective":
             bottom = min(bottom, float(np.min(mean[mean > 0], initial=math.inf)) / 1.4)
@@ -123,7 +132,7 @@ def _scale(axes: Sequence[Any], bottoms: Sequence[float], y: str) -> None:
             place.set_ylim(bottom, top + 0.04 * (top - bottom))
 
 
-def _tell_lost(place: Any, records: Sequence[Record], by: By, y: str) -> None:
+def _note_diverged(place: Any, records: Sequence[Record], by: By, y: str) -> None:
     lost = []
     for label, runs in grouped(records, by).items():
         diverged = sum(run["status"] == "diverged" for run in runs)

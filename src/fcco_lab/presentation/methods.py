@@ -36,6 +36,7 @@ _STYLES = {
     "msvrm-v3": MethodStyle("MSVRM-v3", "#aa3e98", "#e58bd3"),
     "msvrm-v1-sp": MethodStyle("MSVRM-v1-sp", "#5b3fa8", "#a893f5"),
     "msvrm-v2-sp": MethodStyle("MSVRM-v2-sp", "#7b3f00", "#c79a6b"),
+    "svrg": MethodStyle("SVRG", "#9f1239", "#ff9aa8"),
     "variant-v1": MethodStyle("Variant-v1", "#2a8fcc", "#9fd8ff"),
     "variant-v2": MethodStyle("Variant-v2", "#b87d00", "#f0b53a"),
     "variant-v3": MethodStyle("Variant-v3", "#7b8a00", "#c5d04a"),

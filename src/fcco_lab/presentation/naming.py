@@ -3,31 +3,23 @@
 import re
 from collections.abc import Callable, Iterable
 
-from fcco_lab.baselines import BASELINES
-from fcco_lab.entries import ENTRIES
-from fcco_lab.runs import Record, contender_name
+from fcco_lab.presentation.methods import contender_name, contenders
+from fcco_lab.runs import Record
 
-__all__ = ["CONTENDERS", "DATA_SETS", "contender", "grouped", "in_order", "short"]
-
-_UPDATES = ("plain", "normalized", "adam", "amsgrad", "projected")
-
-CONTENDERS: dict[str, tuple[str, str]] = {
-    contender_name({"method": method, "update": update}): (method, update)
-    for method in ENTRIES
-    # The baselines have one name for every update, and are drawn solid.
-    for update in (_UPDATES[:1] if method in BASELINES else _UPDATES)
-}
-"""The method and the step rule of each name, in the order of a table."""
+__all__ = ["DATA_SETS", "contender", "data_of", "grouped", "in_order", "short"]
 
 DATA_SETS = ("usps", "mnist", "fashion_mnist", "cifar10", "svhn", "cifar100", "tinyimagenet100")
 """Data sets in the order of the columns of a table."""
-
-_RANKS = {name: rank for rank, name in enumerate((*CONTENDERS, *DATA_SETS))}
 
 
 def contender(record: Record) -> str:
     """The name of a record's method with its step rule."""
     return contender_name(record["config"])
+
+
+def data_of(record: Record) -> str:
+    """The name of a record's data set."""
+    return str(record["config"]["data"])
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -39,7 +31,8 @@ def in_order(names: Iterable[str]) -> list[str]:
         >>> in_order(["10 blocks", "9 blocks", "2 blocks"])
         ['2 blocks', '9 blocks', '10 blocks']
     """
-    return sorted(set(names), key=lambda name: (_RANKS.get(name, len(_RANKS)), _natural(name)))
+    ranks = {name: rank for rank, name in enumerate((*contenders(), *DATA_SETS))}
+    return sorted(set(names), key=lambda name: (ranks.get(name, len(ranks)), _natural(name)))
 
 
 def grouped(records: Iterable[Record], by: Callable[[Record], str]) -> dict[str, list[Record]]:

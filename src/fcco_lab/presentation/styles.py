@@ -3,18 +3,20 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from fcco_lab.presentation.methods import style_of
-from fcco_lab.presentation.naming import CONTENDERS, in_order
+from fcco_lab.presentation.methods import UPDATES, contenders, style_of
+from fcco_lab.presentation.naming import in_order
 
 __all__ = ["Style", "styles"]
 
-_DASHES: dict[str, Any] = {
-    "plain": "-",
-    "normalized": (0, (5, 1.6)),
-    "adam": (0, (1.2, 1.2)),
-    "amsgrad": (0, (5, 1.4, 1.2, 1.4)),
-    "projected": (0, (9, 2.5)),
-}
+_DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.6)),
+    (0, (1.2, 1.2)),
+    (0, (5, 1.4, 1.2, 1.4)),
+    (0, (9, 2.5)),
+)
+"""Of the step rules, in their order."""
+
 _MARKS = ("", "o", "s", "^", "D", "X", "*", "P")
 _OTHERS = ("#0072b2", "#d55e00", "#009e73", "#aa3e98", "#e69f00", "#56b4e9", "#333333")
 
@@ -49,19 +51,18 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
         >>> [style.mark for style in found.values()]
         ['', 'o', '', 's']
     """
-    rules = list(_DASHES)
-    rank = {name: rules.index(update) for name, (_, update) in CONTENDERS.items()}
-    ordered = sorted(in_order(labels), key=lambda label: rank.get(label, len(rules)))
-    others = [label for label in ordered if label not in CONTENDERS]
-    methods = dict.fromkeys(CONTENDERS[label][0] for label in ordered if label in CONTENDERS)
+    known = contenders()
+    rank = {name: UPDATES.index(update) for name, (_, update) in known.items()}
+    ordered = sorted(in_order(labels), key=lambda label: rank.get(label, len(UPDATES)))
+    others = [label for label in ordered if label not in known]
+    methods = dict.fromkeys(known[label][0] for label in ordered if label in known)
     marks = {name: _MARKS[k % len(_MARKS)] for k, name in enumerate([*methods, *others])}
     found = {}
     for label in ordered:
-        if label in CONTENDERS:
-            method, update = CONTENDERS[label]
-            found[label] = Style(style_of(method).light, _DASHES[update], marks[method])
+        if label in known:
+            method, _ = known[label]
+            found[label] = Style(style_of(method).light, _DASHES[rank[label]], marks[method])
         else:
             turn, place = divmod(others.index(label), len(_OTHERS))
-            dash = list(_DASHES.values())[turn % len(_DASHES)]
-            found[label] = Style(_OTHERS[place], dash, marks[label])
+            found[label] = Style(_OTHERS[place], _DASHES[turn % len(_DASHES)], marks[label])
     return found

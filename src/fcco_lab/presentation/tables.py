@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fcco_lab.presentation.curves import Final, at_equal, final
-from fcco_lab.presentation.naming import contender, grouped, in_order, short
+from fcco_lab.presentation.naming import contender, data_of, grouped, in_order, short
 from fcco_lab.runs import Record
 
 __all__ = ["Table", "cross_table", "markdown_table", "rich_rows"]
 
 _UNITS = {"samples": " samples", "queries": " queries", "seconds": " s"}
 
-_Columns = dict[str, Mapping[str, Final]]
-"""Values by data set, then by contender."""
+_Columns = Mapping[str, Mapping[str, Final]]
+"""Values by heading, then by row."""
 
 
 class Table(NamedTuple):
@@ -23,13 +23,7 @@ class Table(NamedTuple):
     note: str
 
 
-def markdown_table(
-    records: Sequence[Record],
-    key: str = "auc",
-    *,
-    rows: Sequence[str] | None = None,
-    equal: str | None = None,
-) -> str:
+def markdown_table(records: Sequence[Record], key: str = "auc", *, equal: str | None = None) -> str:
     """The table in Markdown, the best of a column in bold, with a note on runs that diverged.
 
     A cell with a diverged seed is never the best, because its mean lacks that seed.
@@ -37,7 +31,6 @@ def markdown_table(
     Args:
         records: the runs, with one setting per contender, data set and seed.
         key: "auc" or "ap" (higher is better), or "objective" (lower is better).
-        rows: the contenders to show, in this order; by default all, in the usual order.
         equal: use values at the largest "samples", "queries" or "seconds" that all runs reached,
             instead of values at the end of each run.
 
@@ -49,14 +42,13 @@ def markdown_table(
         |---|---|
         | SOX | **.9912** |
     """
-    return _markdown(_table(records, key, rows, equal, bold="**{}**"))
-
-
-def _markdown(table: Table) -> str:
-    lines = [["", *table.headings[1:]], *table.rows]
-    text = ["|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines]
-    text.insert(1, "|" + "---|" * len(table.headings))
-    return "\n".join([*text, "", table.note] if table.note else text)
+    if equal is None:
+        return cross_table(records, key, row=contender, column=data_of)
+    columns = {
+        f"{data}, at {short(found.reached)}{_UNITS[equal]}": found.values
+        for data, found in at_equal(records, equal, key).items()
+    }
+    return _markdown(_assemble(columns, key, bold="**{}**"))
 
 
 def cross_table(
@@ -76,70 +68,53 @@ def cross_table(
         |---|---|
         | SOX | **.9912** |
     """
-    names = list(grouped(records, row))
-    columns: _Columns = {
-        name: {n: final(runs, key) for n, runs in grouped(mine, row).items()}
-        for name, mine in grouped(records, column).items()
-    }
-    return _markdown(_assembled(names, columns, {}, key, bold="**{}**"))
+    return _markdown(_assemble(_finals(records, key, row, column), key, bold="**{}**"))
 
 
-def rich_rows(
-    records: Sequence[Record],
-    key: str = "auc",
-    *,
-    rows: Sequence[str] | None = None,
-    equal: str | None = None,
-) -> Table:
+def rich_rows(records: Sequence[Record], key: str = "auc") -> Table:
     """The same for ``rich.table.Table``, with its markup for bold; see :func:`markdown_table`."""
-    return _table(records, key, rows, equal, bold="[bold]{}[/bold]")
+    return _assemble(_finals(records, key, contender, data_of), key, bold="[bold]{}[/bold]")
 
 
-def _table(
+def _finals(
     records: Sequence[Record],
     key: str,
-    rows: Sequence[str] | None,
-    equal: str | None,
-    *,
-    bold: str,
-) -> Table:
-    shown = [r for r in records if rows is None or contender(r) in rows]
-    names = list(rows) if rows is not None else in_order(map(contender, shown))
-    headings, columns = {}, _Columns()
-    if equal is None:
-        for data, mine in grouped(shown, lambda record: str(record["config"]["data"])).items():
-            columns[data] = {n: final(runs, key) for n, runs in grouped(mine, contender).items()}
-    else:
-        for data, found in at_equal(shown, equal, key).items():
-            columns[data] = found.values
-            headings[data] = f"{data}, at {short(found.reached)}{_UNITS[equal]}"
-    return _assembled(names, columns, headings, key, bold=bold)
+    row: Callable[[Record], str],
+    column: Callable[[Record], str],
+) -> _Columns:
+    return {
+        heading: {name: final(runs, key) for name, runs in grouped(mine, row).items()}
+        for heading, mine in grouped(records, column).items()
+    }
 
 
-def _assembled(
-    names: list[str], columns: _Columns, headings: Mapping[str, str], key: str, *, bold: str
-) -> Table:
+def _markdown(table: Table) -> str:
+    lines = [["", *table.headings[1:]], *table.rows]
+    text = ["|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines]
+    text.insert(1, "|" + "---|" * len(table.headings))
+    return "\n".join([*text, "", table.note] if table.note else text)
+
+
+def _assemble(columns: _Columns, key: str, *, bold: str) -> Table:
+    names = in_order(name for column in columns.values() for name in column)
     cells = [
-        _column([column.get(name) for name in names], key, bold) for column in columns.values()
+        _format_column([column.get(name) for name in names], key, bold)
+        for column in columns.values()
+    ]
+    lost = [
+        f"{name} on {heading} {cell.diverged} of {cell.seeds + cell.diverged}"
+        for name in names
+        for heading, column in columns.items()
+        if (cell := column.get(name)) and cell.diverged
     ]
     return Table(
-        ["contender", *(headings.get(data, data) for data in columns)],
+        ["contender", *columns],
         [[name, *row] for name, *row in zip(names, *cells, strict=True)],
-        _note(names, columns),
+        f"† diverged, and left out of the mean: {', '.join(lost)}." if lost else "",
     )
 
 
-def _note(names: Sequence[str], columns: _Columns) -> str:
-    lost = [
-        f"{name} on {data} {cell.diverged} of {cell.seeds + cell.diverged}"
-        for name in names
-        for data, column in columns.items()
-        if (cell := column.get(name)) and cell.diverged
-    ]
-    return f"† diverged, and left out of the mean: {', '.join(lost)}." if lost else ""
-
-
-def _column(cells: Sequence[Final | None], key: str, bold: str) -> list[str]:
+def _format_column(cells: Sequence[Final | None], key: str, bold: str) -> list[str]:
     """Formatted cells; all cells whose formatted mean equals the best one are best."""
     able = [_mean(c.mean, key) if c and c.seeds and not c.diverged else "" for c in cells]
     best = (min if key == "objective" else max)(filter(None, able), key=float, default=None)
@@ -153,8 +128,8 @@ def _cell(cell: Final, key: str) -> str:
     if not cell.seeds:
         return "diverged †" if cell.diverged else ""
     sd = f"{cell.sd:.1g}" if key == "objective" else _mean(cell.sd, key)
-    spread = f" ± {sd}" if cell.seeds > 1 else ""
-    return f"{_mean(cell.mean, key)}{spread}{' †' if cell.diverged else ''}"
+    deviation = f" ± {sd}" if cell.seeds > 1 else ""
+    return f"{_mean(cell.mean, key)}{deviation}{' †' if cell.diverged else ''}"
 
 
 def _mean(value: float, key: str) -> str:

@@ -1,11 +1,13 @@
-"""Groups of runs that differ only in the seed, and their labels."""
+"""Groups of runs that differ only in the seed, their labels, and their numbers."""
 
 import json
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fcco_lab.presentation.naming import contender, grouped, in_order
-from fcco_lab.runs import Record
+from fcco_lab.runs import Record, queries
 from fcco_lab.training import Config
 
 __all__ = ["Group", "groups"]
@@ -15,7 +17,6 @@ _NOT_SETTINGS = frozenset(
     {"data", "method", "update", "seed", "evaluations", "diagnostics", "threads", "device"}
 )
 _SHORT = {"blocks_per_step": "B1", "samples_per_block": "B2"}
-_SPEAK_FOR_THEMSELVES = frozenset({"network", "objective"})
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,29 @@ class Group:
     def measured(self) -> tuple[Record, ...]:
         """The runs of a mean: the finished ones or, if there are none yet, the running ones."""
         return self.having("finished") or self.having("running")
+
+    def mean_and_deviation(self, key: str) -> tuple[float, float]:
+        """Of a number at the end of the measured runs; NaN if there are too few.
+
+        Examples:
+            >>> runs = [{"status": "finished", "auc": auc, "curve": []} for auc in (0.5, 0.5)]
+            >>> Group("SOX", tuple(runs)).mean_and_deviation("auc")
+            (0.5, 0.0)
+        """
+        values = [value for record in self.measured if math.isfinite(value := _last(record, key))]
+        mean = statistics.fmean(values) if values else math.nan
+        return mean, statistics.stdev(values) if len(values) > 1 else math.nan
+
+
+def _last(record: Record, key: str) -> float:
+    """A number at the end of a run or, if it has no end yet, at its latest evaluation; else NaN."""
+    point = record["curve"][-1] if record["curve"] else {}
+    if key == "queries":
+        return float(queries(point)) if point else math.nan
+    value = record.get(key)
+    if value is None:
+        value = point.get(key)
+    return math.nan if value is None else float(value)
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
@@ -54,8 +78,8 @@ def groups(records: Sequence[Record]) -> list[Group]:
         differing = _differing(mine)
         settings: dict[str, list[Record]] = {}
         for record in mine:
-            told = [_told(option, _setting(record, option)) for option in differing]
-            settings.setdefault(", ".join([name, *told]), []).append(record)
+            parts = [_describe(option, _setting(record, option)) for option in differing]
+            settings.setdefault(", ".join([name, *parts]), []).append(record)
         found += [Group(label, tuple(settings[label])) for label in in_order(settings)]
     return found
 
@@ -75,7 +99,7 @@ def _setting(record: Record, option: str) -> object:
     return record["config"].get(option, getattr(Config, option, None))
 
 
-def _told(option: str, value: object) -> str:
-    if option in _SPEAK_FOR_THEMSELVES and value is not None:
-        return str(value)
+def _describe(option: str, value: object) -> str:
+    if option in ("network", "objective") and value is not None:
+        return str(value)  # which needs no name before it
     return f"{_SHORT.get(option, option)}={'none' if value is None else value}"

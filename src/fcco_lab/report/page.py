@@ -9,11 +9,10 @@ from string import Template
 from typing import Any
 
 from fcco_lab.files import write
-from fcco_lab.presentation.naming import grouped, in_order
+from fcco_lab.presentation.naming import data_of, grouped, in_order
 from fcco_lab.report.groups import groups
-from fcco_lab.report.looks import numbered
 from fcco_lab.report.parts import facts, figure, listing, statuses
-from fcco_lab.report.plots import Found, curves_figure, profiles_figure
+from fcco_lab.report.plots import Groups, curves_figure, profiles_figure
 from fcco_lab.report.tables import table
 from fcco_lab.runs import Record, flaw_of
 
@@ -47,11 +46,9 @@ def write_report(records: Sequence[Record], path: Path | str, *, title: str) -> 
 
 
 def _page(records: Sequence[Record], title: str) -> str:
-    by_data: Found = {
-        data: groups(mine)
-        for data, mine in grouped(records, lambda record: str(record["config"]["data"])).items()
-    }
-    numbers = numbered(group.label for found in by_data.values() for group in found)
+    by_data: Groups = {data: groups(mine) for data, mine in grouped(records, data_of).items()}
+    labels = dict.fromkeys(group.label for found in by_data.values() for group in found)
+    numbers = {label: number for number, label in enumerate(labels)}
     figures: list[dict[str, Any]] = []
     sections = []
     for data, found in by_data.items():
@@ -87,7 +84,7 @@ def _page(records: Sequence[Record], title: str) -> str:
     )
 
 
-def _left_out(by_data: Found, profiles: dict[str, Any]) -> str:
+def _left_out(by_data: Groups, profiles: dict[str, Any]) -> str:
     shown = {series["name"] for series in profiles["series"]}
     labels = {group.label for found in by_data.values() for group in found}
     missing = in_order(labels - shown)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fcco_lab.presentation.curves import mean_curve
+from fcco_lab.presentation.methods import style_of
 from fcco_lab.presentation.profiles import Curve, costs, profile
 from fcco_lab.report.groups import Group
-from fcco_lab.report.looks import look
 from fcco_lab.runs import AXES, METRICS, QUANTITIES
 
-__all__ = ["BUTTONS", "curves_figure", "profiles_figure"]
+__all__ = ["BUTTONS", "DASHES", "MARKS", "Groups", "curves_figure", "profiles_figure"]
 
 BUTTONS = {
     "samples": "samples",
@@ -19,34 +19,41 @@ BUTTONS = {
     **METRICS,
 }
 
-Found = Mapping[str, Sequence[Group]]
+DASHES = ("solid", "dash", "dot", "longdash", "dashdot")
+MARKS = ("", "circle", "square", "triangle", "diamond", "x", "star", "cross")
+"""With the dashes 40 pairs, so that lines can be told apart without their colours."""
+
+Groups = Mapping[str, Sequence[Group]]
 """Groups of runs by data set."""
+
+_Curve = dict[str, list[float]]
 
 
 def curves_figure(data: str, found: Sequence[Group], numbers: Mapping[str, int]) -> dict[str, Any]:
     """One data set: one line per group of runs that did not all diverge, on every pair of axes."""
-    drawn = [(group, _curves(group)) for group in found]
-    drawn = [(group, curves) for group, curves in drawn if curves["samples"]["objective"]["x"]]
-    means = {
-        key: [y for _, curves in drawn for y in curves["samples"][key]["mean"]]
-        for key in QUANTITIES
+    curves = {
+        group.label: {x: {y: _curve(group, x, y) for y in QUANTITIES} for x in AXES}
+        for group in found
     }
-    measured = _measured(found)
+    drawn = [group for group in found if curves[group.label]["samples"]["objective"]["x"]]
+    means = {
+        y: [value for group in drawn for value in curves[group.label]["samples"][y]["mean"]]
+        for y in QUANTITIES
+    }
     return {
         "kind": "curves",
         "name": data,
         "x": {key: {"title": title} for key, title in AXES.items()},
         "y": {
-            key: {"title": title, "scale": _scale(key, means[key])}
-            for key, title in QUANTITIES.items()
-            if key in measured
+            key: {"title": QUANTITIES[key], "scale": _scale(key, means[key])}
+            for key in _measured(found)
         },
         "start": ["samples", "objective"],
-        "series": [_series(group, curves, numbers) for group, curves in drawn],
+        "series": [_series(group, curves[group.label], numbers) for group in drawn],
     }
 
 
-def profiles_figure(by_data: Found, numbers: Mapping[str, int]) -> dict[str, Any] | None:
+def profiles_figure(by_data: Groups, numbers: Mapping[str, int]) -> dict[str, Any] | None:
     """The profiles over data sets, or None with fewer than two data sets or shared contenders."""
     named = {data: {group.label: group for group in found} for data, found in by_data.items()}
     first, *others = named.values()
@@ -58,12 +65,12 @@ def profiles_figure(by_data: Found, numbers: Mapping[str, int]) -> dict[str, Any
     for x in AXES:
         for y in measured:
             curves = {
-                data: {label: _pair(of[label], x, y) for label in shared}
+                data: {label: _mean(of[label], x, y) for label in shared}
                 for data, of in named.items()
             }
             solved = profile(costs(curves, lower_is_better=y == "objective"))
             for label, (taus, fractions) in solved.items():
-                drawn[label][x][y] = _numbers(taus, fractions, [])
+                drawn[label][x][y] = _rounded(taus, fractions, [])
     return {
         "kind": "profiles",
         "name": "profiles",
@@ -89,31 +96,35 @@ def _scale(key: str, means: Sequence[float]) -> str:
     return "toward 1" if high < 1 and 1 - low > 10 * (1 - high) else "linear"
 
 
-def _measured(found: Sequence[Group]) -> set[str]:
-    """The quantities that some run has."""
-    looks = [look for group in found for record in group.records for look in record["curve"]]
-    return {"objective"} | {key for look in looks for key in QUANTITIES if key in look}
+def _measured(found: Sequence[Group]) -> list[str]:
+    """The objective, and the metrics that some run has."""
+    points = [point for group in found for record in group.records for point in record["curve"]]
+    return [key for key in QUANTITIES if key == "objective" or any(key in p for p in points)]
 
 
-def _curves(group: Group) -> dict[str, dict[str, Any]]:
-    return {x: {y: _numbers(*_listed(group, x, y)) for y in QUANTITIES} for x in AXES}
+def _mean(group: Group, x: str, y: str) -> Curve:
+    grid, mean, _ = mean_curve(group.measured, x, y)
+    return grid.tolist(), mean.tolist()
 
 
-def _listed(group: Group, x: str, y: str) -> list[list[float]]:
+def _curve(group: Group, x: str, y: str) -> _Curve:
     grid, mean, sd = (part.tolist() for part in mean_curve(group.measured, x, y))
-    return [grid, mean, sd if len(group.measured) > 1 else []]
+    return _rounded(grid, mean, sd if len(group.measured) > 1 else [])
 
 
-def _pair(group: Group, x: str, y: str) -> Curve:
-    grid, mean, _ = _listed(group, x, y)
-    return grid, mean
-
-
-def _numbers(x: list[float], mean: list[float], sd: list[float]) -> dict[str, list[float]]:
+def _rounded(x: Sequence[float], mean: Sequence[float], sd: Sequence[float]) -> _Curve:
     lists = {"x": x, "mean": mean, "sd": sd}
     return {key: [float(f"{v:.6g}") for v in values] for key, values in lists.items()}
 
 
 def _series(group: Group, curves: dict[str, Any], numbers: Mapping[str, int]) -> dict[str, Any]:
-    style = look(group.records[0]["config"], numbers[group.label])
-    return {"name": group.label, **style, "curves": curves}
+    """A line: the colour is the method's, and no other of 40 lines has its dash and mark."""
+    number = numbers[group.label]
+    style = style_of(group.records[0]["config"]["method"])
+    return {
+        "name": group.label,
+        "colour": (style.light, style.dark),
+        "dash": DASHES[number % len(DASHES)],
+        "mark": MARKS[number % len(MARKS)],
+        "curves": curves,
+    }

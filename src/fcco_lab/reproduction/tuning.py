@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fcco.methods import REGISTRY
-from fcco_lab.baselines import BASELINES
+from fcco_lab.entries import BASELINES
 from fcco_lab.reproduction.plan import Contender, Item
 from fcco_lab.reproduction.scales import Scale
 from fcco_lab.runs import Record

@@ -1,42 +1,47 @@
-"""Checkpoints that a crash cannot spoil: written beside, moved into place, the last two kept."""
+"""Checkpoints of a run: written under a temporary name, moved into place, the last two kept.
 
-import errno
+1. One process writes the file ``step-N.pt`` with ``torch.save``; several write the directory
+   ``step-N`` with ``torch.distributed.checkpoint``.
+2. When all of it is on the disk, it gets its name; then older ones are removed.
+3. Loading takes the newest that can be read, and any number of processes can read either kind.
+
+So what has the name of a checkpoint was whole when it got it. If the disk has spoiled it since,
+the one before is used.
+"""
+
 import os
 import re
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from fcco.distributed import Ranks
 from fcco.optim.arguments import user_stacklevel
-from fcco_lab.files import checksum, regular, remove, write
-from fcco_lab.training.crew import Crew
-from fcco_lab.training.descriptions import reader_of
-from fcco_lab.training.identity import difference
-from fcco_lab.training.shards import INDEX, read_shards, write_shards
-from fcco_lab.training.trees import layout
+from fcco_lab.files import remove, write
+from fcco_lab.training.ranks import all_reduce_max, fail_together
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "difference"]
 
-_NAME = re.compile(r"step-\d+-[0-9a-f]{8}(\.pt)?")
+_NAME = re.compile(r"step-(\d+)(\.pt)?")
+
+_FREE = {"device"}
+"""Settings that may change while a run goes on: a machine may have no other device."""
 
 
 class Checkpoints:
-    """A directory of checkpoints, of which the newest that is whole is used.
-
-    The name of a file says its step and the checksum of its bytes (torch's own format would load
-    flipped bits without a word). Neither saving nor loading holds a second copy of the state:
-    tensors go straight to the file, and come as views of it. Several ranks write a directory
-    instead of a file; any number of ranks can read either.
+    """A directory of checkpoints of one run.
 
     Args:
         directory: made when the first is saved; all ranks must see the same one.
         identity: of the run, kept in every checkpoint; one of another run is an error. None: any
             run's is taken.
-        crew: the ranks, all of which save and load together; None: all there are.
+        device: on which ranks can exchange numbers.
     """
 
     def __init__(
@@ -44,54 +49,64 @@ class Checkpoints:
         directory: Path,
         *,
         identity: Mapping[str, Any] | None = None,
-        crew: Crew | None = None,
+        device: str | torch.device = "cpu",
     ) -> None:
-        self.directory, self.identity = directory, identity
-        self.crew = Crew() if crew is None else crew
+        self.directory = directory
+        self.identity = identity
+        self.device = device
 
-    def save(self, state: dict[str, Any], *, step: int) -> Path:
+    def save(self, state: dict[str, Any], *, step: int) -> None:
         """Write ``state``; it is on the disk, whole, when this returns, or nothing has changed."""
         path = self.directory / f"step-{step:010d}"
-        content = {"identity": dict(self.identity or {}), "layout": layout(state), "state": state}
-        try:
-            if self.crew.size == 1:
-                file = path.with_suffix(".pt")
-                path = write(file, lambda stream: torch.save(content, stream), summed=True)
-            else:
-                path = write_shards(path, content, self.crew)
-        except OSError as error:
-            why = error.strerror or error
-            raise OSError(f"cannot write a checkpoint to {self.directory}: {why}") from error
-        with self.crew.together():
-            if self.crew.lead:
-                self._tidy(path)
-        return path
+        content = {"identity": dict(self.identity or {}), "state": state}
+        ranks = Ranks()
+        with fail_together(self.device):
+            try:
+                if ranks.size == 1:
+                    write(path.with_suffix(".pt"), lambda file: torch.save(content, file))
+                else:
+                    _write_shards(path, content)
+            except OSError as error:
+                why = error.strerror or error
+                raise OSError(f"cannot write a checkpoint to {self.directory}: {why}") from error
+        if ranks.rank == 0:
+            # One that claims to be later is spoiled: the run went on from an earlier one.
+            ours = [found for found in self.newest_first() if _step(found) <= step]
+            for other in set(self.newest_first()) - set(ours[:2]):
+                remove(other)
 
-    def load(self, live: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """The newest that is whole, or None; a spoiled one is passed over with a warning.
-
-        The tensors of a file lie in it; its pages are read when they are looked at and can be
-        dropped again: copy them, and keep none. The file may be removed meanwhile.
-
-        Args:
-            live: a state of the run, of which a checkpoint must have all tensors. What several
-                ranks wrote is read into these, and returned in the same.
+    def load(self) -> dict[str, Any] | None:
+        """The state of the newest that can be read, or None; its tensors are whole, on the CPU.
 
         Raises:
-            ValueError: there is a checkpoint of another run.
-            MemoryError: there is too little to look at it; that does not make it spoiled.
+            ValueError: it is of another run.
         """
-        live, path = {} if live is None else live, None
-        with self.crew.together():
-            if self.crew.lead:
-                path = self._newest_whole(live)
-        if (path := self.crew.told(path)) is None:
-            return None
-        with self.crew.together():
-            state: dict[str, Any] = _open(path)["state"]
-        if self.crew.told(path.is_dir()):
-            return read_shards(path, state, live, self.crew)
-        return state
+        for path in self.newest_first():
+            failure = ""
+            try:
+                content = _read(path)
+            except MemoryError:
+                raise
+            except Exception as error:  # torch and zipfile have many ways to say it
+                failure = type(error).__name__
+            if all_reduce_max(self.device, bool(failure))[0]:
+                if Ranks().rank == 0:
+                    warnings.warn(
+                        f"checkpoint {path} cannot be read ({failure or 'on another rank'}); "
+                        "going back to the one before",
+                        stacklevel=user_stacklevel(),
+                    )
+                continue
+            if self.identity is not None and (
+                what := difference(content["identity"], self.identity)
+            ):
+                raise ValueError(
+                    f"checkpoint {path} is of another run ({what}): move it away, or begin anew "
+                    "with --restart"
+                )
+            state: dict[str, Any] = content["state"]
+            return state
+        return None
 
     def clear(self) -> None:
         """Remove all of them; if the directory is a link, the link alone."""
@@ -99,95 +114,98 @@ class Checkpoints:
             self.directory.unlink()
         for path in self.newest_first():
             remove(path)
-        with suppress(OSError):  # what else is there is not ours
-            self.directory.rmdir()
 
     def newest_first(self) -> list[Path]:
         """Whatever has the name of a checkpoint."""
-        found = filter(lambda path: _NAME.fullmatch(path.name), self.directory.glob("step-*"))
-        return sorted(found, reverse=True)
+        found = [path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name)]
+        return sorted(found, key=_step, reverse=True)
 
-    def _newest_whole(self, live: Mapping[str, Any]) -> Path | None:
-        """Also looks at the older ones, for none may be another run's."""
-        found, newest = self.newest_first(), None
-        for place, path in enumerate(found, 1):
-            try:
-                if newest is None:
-                    _check_bytes(path)
-                if other := self._other_run(content := _open(path)):
-                    _check_bytes(path)
-                elif newest is None:
-                    _check_layout(content, live)
-                    newest = path
-            except (OSError, ValueError) as error:
-                if newest is None:
-                    last = place == len(found)
-                    instead = "starting anew" if last else "going back to the one before"
-                    warnings.warn(
-                        f"checkpoint {path} is spoiled ({error}); {instead}",
-                        stacklevel=user_stacklevel(),
-                    )
-                continue
-            if other:
-                raise ValueError(
-                    f"checkpoint {path} is of another run ({other}): move it away, or "
-                    "begin anew with --restart"
-                )
-        return newest
 
-    def _other_run(self, content: Mapping[str, Any]) -> str | None:
-        """How the run that wrote a checkpoint differs from this one."""
-        there = content.get("identity", content.get("config"))  # as 0.1.0 called it
-        if not isinstance(there, Mapping):
-            raise ValueError("it does not say of which run it is")
-        return None if self.identity is None else difference(there, self.identity)
+def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
+    """The first thing that tells two runs apart, in words; None: it is the same run.
 
-    def _tidy(self, newest: Path) -> None:
-        """Remove all but ``newest`` and the one before it."""
-        # What claims to be later was passed over when the run went on from an earlier one: it is
-        # spoiled, and must not take the place of one that is not.
-        found = self.newest_first()
-        older = [path for path in found if _step(path) < _step(newest)]
-        for path in set(found) - {newest, *older[:1]}:
-            remove(path)
+    Args:
+        there: the identity found on the disk: the settings of a run, and its data.
+        here: that of this run.
+
+    Examples:
+        >>> difference({"lr": 0.01, "device": "cpu"}, {"lr": 0.5, "device": "cuda"})
+        'lr is 0.01 there, 0.5 here'
+    """
+    for key in (*here, *there):
+        if key not in _FREE and there.get(key) != here.get(key):
+            return f"{key} is {there.get(key)!r} there, {here.get(key)!r} here"
+    return None
 
 
 def _step(path: Path) -> int:
-    return int(path.name.split("-")[1])
+    return int(path.name.removesuffix(".pt").split("-")[1])
 
 
-def _check_bytes(path: Path) -> None:
-    """The name vouches for a file, or for the index of a directory and that for its files."""
-    if f"{checksum(path / INDEX if path.is_dir() else path):08x}" != path.stem.split("-")[2]:
-        raise ValueError("its bytes are not those that were written")
+def _read(path: Path) -> dict[str, Any]:
     if path.is_dir():
-        for name, total in dict(_open(path).get("files", {})).items():
-            if checksum(path / name) != total:
-                raise ValueError(f"the bytes of {name} are not those that were written")
-        reader_of(path).read_metadata()
-
-
-def _check_layout(content: Mapping[str, Any], live: Mapping[str, Any]) -> None:
-    """Everything that was written is there, and every tensor that the run has."""
-    held, said = layout(content.get("state")), content.get("layout")
-    wanted = {name: shape for name, shape in layout(live).items() if shape is not None}
-    if held != said or any(held.get(name) != shape for name, shape in wanted.items()):
-        raise ValueError("parts of it are missing, or of another shape")
-
-
-def _open(path: Path) -> dict[str, Any]:
-    """What is in it; the tensors of a directory have no data yet."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on the dialect of a file that is not ours
-            file = regular(path / INDEX if path.is_dir() else path)
-            # On the CPU whatever the device: there it would stand beside the live one.
-            content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:
-        if isinstance(error, MemoryError) or os.strerror(errno.ENOMEM) in str(error):
-            raise MemoryError(f"too little memory to read checkpoint {path}") from error
-        # torch's own words go on for a page, and advise to run what is in the file.
-        raise ValueError(f"it is not one of ours: {type(error).__name__}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"it is not one of ours: a {type(content).__name__}")
+        return _read_shards(path)
+    with zipfile.ZipFile(path) as archive:  # torch.load does not look at the checksums
+        if spoiled := archive.testzip():
+            raise ValueError(f"{spoiled} has another checksum")
+    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return content
+
+
+def _write_shards(path: Path, content: Mapping[str, Any]) -> None:
+    """The tensors by name with torch's writer, and everything else in ``index.pt``."""
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    tensors: dict[str, Tensor] = {}
+
+    def take_out(name: str, tensor: Tensor) -> Tensor:
+        tensors[name] = tensor
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+    index = _map_tensors(content, take_out)
+    temporary = path.with_name(f".{path.name}.part")  # the same on all ranks
+    with _plain_errors():
+        save(tensors, checkpoint_id=temporary)
+    if Ranks().rank == 0:
+        write(temporary / "index.pt", lambda file: torch.save(index, file))
+        remove(path)  # a spoiled one of the same step
+        os.replace(temporary, path)
+
+
+def _read_shards(path: Path) -> dict[str, Any]:
+    """Whole tensors, on every rank that asks."""
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    tensors: dict[str, Tensor] = {}
+
+    def allocate(name: str, described: Tensor) -> Tensor:
+        tensors[name] = torch.empty(described.shape, dtype=described.dtype)
+        return tensors[name]
+
+    index = torch.load(path / "index.pt", weights_only=True)
+    content: dict[str, Any] = _map_tensors(index, allocate)
+    with warnings.catch_warnings(), _plain_errors():
+        warnings.simplefilter("ignore")  # that this process loads by itself
+        load(tensors, checkpoint_id=path, no_dist=True)
+    return content
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Raise the error of the first rank that failed; torch wraps all in a BaseException."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except CheckpointException as error:
+        cause, _ = error.failures[min(error.failures)]
+        raise cause from error
+
+
+def _map_tensors(tree: Any, change: Callable[[str, Tensor], Tensor], name: str = "") -> Any:
+    """``tree`` of dictionaries and lists, with ``change(name, tensor)`` for every tensor in it."""
+    if isinstance(tree, Mapping):
+        return {key: _map_tensors(part, change, f"{name}/{key}") for key, part in tree.items()}
+    if isinstance(tree, list):
+        return [_map_tensors(part, change, f"{name}/{k}") for k, part in enumerate(tree)]
+    return change(name, tree) if isinstance(tree, Tensor) else tree

@@ -1,25 +1,19 @@
 """The settings of a run: one dataclass, from which flags and keys of TOML files are made."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from fcco_lab.baselines import BASELINES, Baseline
+from fcco.methods import Method
 from fcco_lab.choices import suggestion
+from fcco_lab.entries import contender_names, entry_of
 from fcco_lab.networks import NETWORKS
 from fcco_lab.training.setting import NOT_NEGATIVE, POSITIVE, Check, check, parse, setting
 
-__all__ = ["CHOICES", "METHODS", "OF_OBJECTIVE", "Config", "read_toml"]
-
-METHODS = (
-    *("sox", "soap", "bsgd", "msvrm-v1", "msvrm-v2", "msvrm-v3", "msvrm-v1-sp", "msvrm-v2-sp"),
-    *("variant-v1", "variant-v2", "variant-v3", "alexr", "mars"),
-)
-"""The registered methods that one inner sample is enough for. They are listed here too, and a test
-compares, because the registry needs torch, and help should not wait for it."""
+__all__ = ["OF_OBJECTIVE", "Config", "choices_of", "read_toml"]
 
 OF_OBJECTIVE = ("temperature", "bounded", "cross_entropy", "log_odds")
 """The settings of the objective auc-exp."""
@@ -41,7 +35,8 @@ class Config:
     """
 
     data: str = setting(
-        "digits", "A data set by name (see fcco data), or your own file: .npz, .csv, .parquet."
+        "digits",
+        "A data set by name (usps, a9a, metabric, ...) or your own file: .npz, .csv, .parquet.",
     )
     target: str = setting(
         "",
@@ -74,7 +69,7 @@ class Config:
     network: str = setting(
         "auto", "Network; auto: cnn for images, mlp for features", choices=("auto", *NETWORKS)
     )
-    method: str = setting("msvrm-v2", "Method", choices=(*METHODS, *BASELINES), own=True)
+    method: str = setting("msvrm-v2", "Method", choices=contender_names, own=True)
     update: str = setting("adam", "Step rule", choices=("plain", "normalized", "adam", "amsgrad"))
     lr: float = setting(0.01, "Step size.", POSITIVE)
     alpha: float = setting(0.5, "Weight of the new gradient in z, in (0, 1].")
@@ -142,21 +137,18 @@ class Config:
         self._check_slopes()
 
     def _check_slopes(self) -> None:
-        from fcco.methods import Method
-        from fcco_lab.entries import entry_of
-
+        if self.updated_slopes and self.one_slope:
+            raise ValueError("updated_slopes and one_slope exclude each other")
         variants = {"updated_slopes": Method.updated, "one_slope": Method.with_one_slope}
-        asked = [name for name in variants if getattr(self, name)]
-        if len(asked) > 1:
-            raise ValueError(f"{' and '.join(asked)} exclude each other")
-        for name in asked:
-            entry = entry_of(self.method)
-            if isinstance(entry, Baseline):
-                raise ValueError(f"{name}: {self.method} takes no slopes")
-            try:
-                variants[name](entry.method)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
+        for name, change in variants.items():
+            if getattr(self, name):
+                entry = entry_of(self.method)
+                if entry is None:
+                    raise ValueError(f"{name}: {self.method} takes no slopes")
+                try:
+                    change(entry.method)
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from None
 
     @property
     def of_log_odds(self) -> bool:
@@ -171,10 +163,8 @@ class Config:
             >>> Config(method="sox").usual_objective, Config(method="msvrm-v3").usual_objective
             ('auc-exp', 'auc-odds')
         """
-        from fcco_lab.entries import entry_of
-
         entry = entry_of(self.method)
-        if isinstance(entry, Baseline):
+        if entry is None:
             return "auc"
         with suppress(ValueError):  # it has no slopes at u_t
             if not self.one_slope and entry.method.updated():
@@ -185,10 +175,10 @@ class Config:
     def name(self) -> str:
         """The run in words: every setting that is not the default, so no two runs share one."""
         words = [self.data, self.objective, self.method, self.update]
-        told = {"data", "objective", "method", "update", "seed"}
+        always = {"data", "objective", "method", "update", "seed"}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name not in told and value != field.default:
+            if field.name not in always and value != field.default:
                 alone = field.name == "network"
                 words.append(value if alone else f"{field.name}={value}")
         return " ".join([*words, f"seed={self.seed}"])
@@ -198,11 +188,11 @@ class Config:
         return asdict(self)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "Config":
+    def from_dict(cls, given: Mapping[str, Any]) -> "Config":
         """Read plain values; an unknown key is an error that names the nearest one.
 
         Examples:
-            >>> Config.of({"aplha": 0.5})
+            >>> Config.from_dict({"aplha": 0.5})
             Traceback (most recent call last):
             ValueError: unknown setting 'aplha' (did you mean 'alpha'?); fcco train -h lists them
         """
@@ -224,8 +214,16 @@ class Config:
         }
 
 
-CHOICES = {field.name: known for field in fields(Config) if (known := field.metadata["choices"])}
-"""What the settings that are words may be."""
+def choices_of(setting: str) -> Sequence[str]:
+    """The valid words of a setting.
+
+    Examples:
+        >>> choices_of("decay")
+        ('linear', 'none')
+    """
+    (field,) = (field for field in fields(Config) if field.name == setting)
+    words: Sequence[str] = field.metadata["choices"]()
+    return words
 
 
 def _known(given: Iterable[str]) -> dict[str, Field[Any]]:
@@ -247,7 +245,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
     try:
-        Config.of(given)
+        Config.from_dict(given)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return given

@@ -6,19 +6,13 @@ import torch
 from torch import nn
 
 from fcco.data import exact_pass
-from fcco.distributed import Ranks
 from fcco.distributed.sharded import global_norm
-from fcco.kernel.exact import ExactPass
-from fcco.kernel.gradients import GradientSum
-from fcco.kernel.oracle import Oracle
-from fcco.kernel.rows import Rows
-from fcco.optim import CompositionalOptimizer
+from fcco.optim import MSVRM, CompositionalOptimizer
 from fcco.problem import SampledObjective
 
 __all__ = ["diagnose"]
 
 
-@torch.no_grad()
 def diagnose(
     opt: CompositionalOptimizer,
     model: nn.Module,
@@ -41,33 +35,15 @@ def diagnose(
         >>> sorted(diagnose(by_name("sox", model, objective, lr=0.1), model, inputs, objective))
         ['estimator', 'gradient', 'tracking']
     """
+    # The first snapshot of version 3 fills its table with g(w), and its anchor is grad F(w).
+    exact = MSVRM(model, objective, version=3, lr=1.0)
+    exact.snapshot(exact_pass(model, inputs, objective, chunk_size=chunk_size))
     params = [p for group in opt.param_groups for p in group["params"] if p.requires_grad]
-    rows, alone, device = Rows(objective), Ranks.alone(), params[0].device
-    chunks = exact_pass(model, inputs, objective, chunk_size=chunk_size, rank=0, world_size=1)
-    whole = ExactPass(
-        objective,
-        rows,
-        len(chunks),
-        ranks=alone,
-        rows=None,
-        project=opt.table is not None,
-        totals=None,
-        dtype=torch.float32 if opt.table is None else opt.table.dtype,
-        device=device,
-    )
-    z = [opt.state[p]["z"] for p in params]
-    gradients = GradientSum(params, z, apart=True)
-    with Oracle(
-        params, params, chunks, model, alone.reduction, gradients=gradients
-    ) as oracle:
-        exact = whole.run(oracle)
-    gaps = torch._foreach_sub(z, exact.gradients)
-    result = {
-        "gradient": float(global_norm(exact.gradients)),
-        "estimator": float(global_norm(gaps)),
-    }
-    if opt.table is not None:
-        # Rows may be mantissas with their scale: it is the inner values that are compared.
-        u, g = opt.table.read(torch.arange(objective.num_blocks)), rows.unpack(exact.inner)
-        result["tracking"] = float((u.to(device) - g).square().sum(1).mean())
+    gradient = [exact.state[p]["anchor"] for p in params]
+    errors = [opt.state[p]["z"] - exact.state[p]["anchor"] for p in params]
+    result = {"gradient": float(global_norm(gradient)), "estimator": float(global_norm(errors))}
+    if opt.table is not None and exact.table is not None:
+        blocks = torch.arange(objective.num_blocks)
+        error = opt.table.read(blocks) - exact.table.read(blocks)
+        result["tracking"] = float(error.square().sum(1).mean())
     return result

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,19 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from fcco.optim.arguments import user_stacklevel
-from fcco_lab.files import regular, remove, sweep, write
-from fcco_lab.training.checkpoints import Checkpoints
-from fcco_lab.training.identity import difference
+from fcco_lab.files import remove, remove_leftovers, write
+from fcco_lab.training.checkpoints import Checkpoints, difference
 
-__all__ = ["claimed"]
+__all__ = ["claim"]
 
 _FILES = ("metrics.jsonl", "model.pt", "record.json", "config.json")
 """What a run writes there; config.json, first written and last removed, says that it is a run's."""
 
 
 @contextmanager
-def claimed(output: Path, identity: Mapping[str, Any], *, restart: bool = False) -> Iterator[None]:
-    """Hold the directory for the run of this identity, or say who has it.
+def claim(output: Path, identity: Mapping[str, Any], *, restart: bool = False) -> Iterator[None]:
+    """Hold the directory for the run of this identity.
 
     Args:
         output: made if it is missing.
@@ -33,35 +31,35 @@ def claimed(output: Path, identity: Mapping[str, Any], *, restart: bool = False)
         ValueError: another run is in the directory.
         BlockingIOError: a process is using the directory.
     """
-    with _writing_to(output):
-        _check(output, identity, restart=restart)
-        output.mkdir(parents=True, exist_ok=True)
-        lock = os.open(output / "run.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    _check(output, identity, restart=restart)  # before anything is written there
     try:
-        alone = _locked(lock, output)
-        with _writing_to(output):
-            _check(output, identity, restart=restart)  # again: it may have been taken meanwhile
-            if alone:  # so whoever left temporary files is gone
-                sweep(output, *_FILES)
-                if not (output / "checkpoints").is_symlink():  # else others may be writing there
-                    sweep(output / "checkpoints", "step-*")
-            if restart:
-                _discard(output)
-            if not (output / "config.json").exists():
-                write(output / "config.json", json.dumps(identity, indent=1) + "\n")
+        output.mkdir(parents=True, exist_ok=True)
+        lock = (output / "run.lock").open("a+")
+    except OSError as error:
+        raise OSError(f"cannot write to {output}: {error.strerror}") from error
+    with lock:
+        _lock(lock.fileno(), output)
+        _check(output, identity, restart=restart)  # again: it may have been taken meanwhile
+        checkpoints = Checkpoints(output / "checkpoints")
+        remove_leftovers(output)
+        if not checkpoints.directory.is_symlink():  # else others may be writing there
+            remove_leftovers(checkpoints.directory)
+        if restart:
+            checkpoints.clear()
+            for name in ("tensorboard", *_FILES):
+                remove(output / name)
+        if not (output / "config.json").exists():
+            write(output / "config.json", json.dumps(identity, indent=1) + "\n")
         yield
-    finally:
-        os.close(lock)
 
 
-def _locked(lock: int, output: Path) -> bool:
-    """Lock the file; False, with a warning, where the file system has no locks."""
+def _lock(file: int, output: Path) -> None:
     import fcntl  # which is not on Windows
 
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.read(lock, 1000).decode(errors="replace").strip() or "another process"
+        holder = (output / "run.lock").read_text().strip() or "another process"
         raise BlockingIOError(
             f"{output} is in use by {holder}: wait for it to end, or name another output"
         ) from None
@@ -70,10 +68,9 @@ def _locked(lock: int, output: Path) -> bool:
             f"{output} cannot be locked ({error.strerror}): start no second process there",
             stacklevel=user_stacklevel(),
         )
-        return False
-    os.truncate(lock, 0)
-    os.write(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-    return True
+        return
+    os.truncate(file, 0)
+    os.write(file, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
 
 
 def _check(output: Path, identity: Mapping[str, Any], *, restart: bool) -> None:
@@ -88,7 +85,7 @@ def _check(output: Path, identity: Mapping[str, Any], *, restart: bool) -> None:
             )
         return
     try:
-        there = json.loads(regular(file).read_text())
+        there = json.loads(file.read_text())
     except ValueError:
         there = None
     if not isinstance(there, dict) or "method" not in there:
@@ -98,17 +95,3 @@ def _check(output: Path, identity: Mapping[str, Any], *, restart: bool) -> None:
             f"{output} holds another run ({what}): name another output, or begin anew there with "
             "--restart"
         )
-
-
-def _discard(output: Path) -> None:
-    Checkpoints(output / "checkpoints").clear()
-    for name in ("tensorboard", *_FILES):
-        remove(output / name)
-
-
-@contextmanager
-def _writing_to(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(f"cannot write to {output}: {error.strerror or error}") from error

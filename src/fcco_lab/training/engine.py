@@ -1,60 +1,61 @@
-"""The training engine: steps until the budget is used up, looks, checkpoints, resumption."""
+"""The training engine: steps until the budget is used up, evaluations, checkpoints, resumption."""
 
 import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
+import fcco
 from fcco.data import exact_value
+from fcco.distributed import Ranks
 from fcco.distributed.sharded import cut
+from fcco_lab.choices import choose
+from fcco_lab.entries import entry_of
 from fcco_lab.files import write
 from fcco_lab.runs import METRICS, Record
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.compositional import Compositional
 from fcco_lab.training.config import Config
-from fcco_lab.training.crew import Crew
 from fcco_lab.training.diagnostics import diagnose
-from fcco_lab.training.directory import claimed
-from fcco_lab.training.divergence import Diverged, advice
-from fcco_lab.training.interruption import Interruption
-from fcco_lab.training.journal import Journal
+from fcco_lab.training.directory import claim
 from fcco_lab.training.learner import Learner
+from fcco_lab.training.metrics import MetricsFile
 from fcco_lab.training.ordinary import CrossEntropy, MinMax
-from fcco_lab.training.parallel import (
+from fcco_lab.training.problem import Problem, load_problem
+from fcco_lab.training.ranks import (
+    PARALLEL,
     align_buffers,
+    all_reduce_max,
+    distribute,
+    fail_together,
     release,
-    spread,
     whole_weights,
 )
-from fcco_lab.training.problem import Problem, load_problem
+from fcco_lab.training.signals import noted_signals
 
-__all__ = ["Progress", "Training"]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run stands, for a progress bar."""
-
-    step: int
-    fraction: float
-    look: dict[str, Any]
-    queries_per_second: float
+__all__ = ["Diverged", "Training", "advice"]
 
 
-Report = Callable[[Progress], None]
+class Diverged(RuntimeError):
+    """Values, slopes or z were no longer finite; the message says what to change."""
+
+
+Report = Callable[[float, dict[str, Any], float], None]
+"""For a progress bar: the fraction that is done, the latest evaluation, queries per second."""
 
 
 class Training:
     """One run of a config; with an ``output`` directory it can be interrupted and goes on there.
 
-    The directory holds config.json (the settings and what the data is), metrics.jsonl (one line a
-    look), checkpoints/ (the last two), and at the end model.pt (the weights) and record.json. One
-    process at a time may run there. Another run there, or a checkpoint of one, is an error.
+    The directory holds config.json (the settings and what the data is), metrics.jsonl (one line
+    per evaluation), checkpoints/ (the last two), and at the end model.pt (the weights) and
+    record.json. One process at a time may run there. Another run there, or a checkpoint of one, is
+    an error.
 
     Where ``torch.distributed`` is set up all ranks make one, and it is one run: the first writes,
     the others see the same directory. It may go on with another number of ranks.
@@ -72,7 +73,7 @@ class Training:
     Examples:
         >>> training = Training(Config(network="linear", steps=20, evaluations=2))
         >>> record = training.run()
-        >>> record["status"], [look["step"] for look in record["curve"]]
+        >>> record["status"], [point["step"] for point in record["curve"]]
         ('finished', [0, 10, 20])
     """
 
@@ -88,47 +89,55 @@ class Training:
         parallel: str = "ddp",
         restart: bool = False,
     ) -> None:
-        self.config, self.output = config, output
-        self.tensorboard, self.checkpoint_seconds = tensorboard, checkpoint_seconds
+        self.config = config
+        self.output = output
+        self.tensorboard = tensorboard
+        self.checkpoint_seconds = checkpoint_seconds
         self.restart = restart
-        self.crew = Crew(config.device)
-        with self.crew.together():
-            if config.diagnostics and self.crew.size > 1:
+        self.ranks = Ranks()
+        self.step = 0
+        self.seconds = 0.0
+        self.curve: list[dict[str, Any]] = []
+        self.signal = 0
+        """The number of the signal that interrupted the last ``run``, or 0."""
+        self.resumed = 0
+        """The step that the last ``run`` went on from."""
+        with fail_together(config.device):
+            choose("parallel", parallel, PARALLEL)
+            if self.ranks.size > 1 and torch.device(config.device).index is not None:
+                raise ValueError("device must have no number: every process takes its own")
+            if config.diagnostics and self.ranks.size > 1:
                 raise ValueError("diagnostics are for one process: they need the whole table")
             self.problem = load_problem(config, data_dir) if problem is None else problem
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(config.seed)
                 self.model = self.problem.network(config).to(config.device)
-        stepped = spread(self.model, parallel)
-        with self.crew.together():
-            self.learner = _learner(config, self.problem, self.model, stepped)
-        self.identity = config.as_record() | self._agreed_content()
+        stepped = distribute(self.model, parallel)
+        with fail_together(config.device):
+            self.learner = _make_learner(config, self.problem, self.model, stepped)
+        self._check_same_data()
+        version = ".".join(fcco.__version__.split(".")[:2])
+        identity = config.as_record() | self.problem.content | {"version": version}
+        self.identity: dict[str, Any] = identity
         self.checkpoints: Checkpoints | None = None
         if output is not None:
             self.checkpoints = Checkpoints(
-                output / "checkpoints", identity=self.identity, crew=self.crew
+                output / "checkpoints", identity=identity, device=config.device
             )
-        self.step = 0
-        self.seconds = 0.0
-        self.curve: list[dict[str, Any]] = []
-        self.signal: int | None = None
-        """The number of the signal that interrupted the last ``run``."""
-        self.resumed = 0
-        """The step that the last ``run`` went on from."""
 
-    def _agreed_content(self) -> dict[str, str]:
-        """The fingerprint of the data, which must be the same on all ranks."""
-        found = self.crew.gathered(self.problem.content)
-        with self.crew.together():
-            for rank, content in enumerate(found):
-                if content != found[0]:
-                    raise ValueError(f"rank {rank} reads other data than rank 0: {content}")
-        return found[0]
+    def _check_same_data(self) -> None:
+        if self.ranks.size > 1:
+            found: list[Any] = [None] * self.ranks.size
+            dist.all_gather_object(found, self.problem.content)
+            with fail_together(self.config.device):
+                for rank, content in enumerate(found):
+                    if content != found[0]:
+                        raise ValueError(f"rank {rank} reads other data than rank 0: {content}")
 
     @property
-    def _writes(self) -> Path | None:
-        """Where this process is to write; None: nowhere."""
-        return self.output if self.crew.lead else None
+    def is_lead(self) -> bool:
+        """Whether this process writes files and prints."""
+        return self.ranks.rank == 0
 
     @property
     def fraction(self) -> float:
@@ -138,7 +147,7 @@ class Training:
         by_work = self.learner.work / config.work if config.work else 0.0
         return min(1.0, max(by_steps, by_work))
 
-    def run(self, report: Report = lambda progress: None) -> Record:
+    def run(self, report: Report = lambda fraction, latest, rate: None) -> Record:
         """Train to the end of the budget, or until a signal asks to stop.
 
         Raises:
@@ -146,85 +155,84 @@ class Training:
         """
         threads = torch.get_num_threads()
         torch.set_num_threads(self.config.threads)
-        with torch.random.fork_rng(devices=[]), Interruption() as wish, ExitStack() as held:
-            try:
-                with self.crew.together():
-                    if self._writes is not None:
-                        mine = claimed(self._writes, self.identity, restart=self.restart)
-                        held.enter_context(mine)
-                self.restart = False
-                return self._run(report, wish)
-            finally:
-                torch.set_num_threads(threads)
-
-    def _run(self, report: Report, wish: Interruption) -> Record:
-        torch.manual_seed(self.config.seed + (self.crew.rank << 32))
-        self._resume()
-        journal = None
-        with self.crew.together():
-            if self._writes is not None:
-                journal = Journal(self._writes, self.curve, tensorboard=self.tensorboard)
         try:
-            self._train(journal, report, wish)
+            with torch.random.fork_rng(devices=[]), noted_signals() as seen, ExitStack() as held:
+                with fail_together(self.config.device):
+                    if self.output is not None and self.is_lead:
+                        claimed = claim(self.output, self.identity, restart=self.restart)
+                        held.enter_context(claimed)
+                return self._run(report, seen)
         finally:
-            if journal is not None:
-                journal.close()
+            torch.set_num_threads(threads)
+
+    def _run(self, report: Report, seen: list[int]) -> Record:
+        self.restart = False
+        self.signal = 0
+        torch.manual_seed(self.config.seed + (self.ranks.rank << 32))
+        self._resume()
+        metrics = None
+        with fail_together(self.config.device):
+            if self.output is not None and self.is_lead:
+                metrics = MetricsFile(self.output, self.curve, tensorboard=self.tensorboard)
+        if not self.curve:
+            self._evaluate(metrics)
+            self.save()  # so that there is always one to go back to
+        self._train(metrics, report, seen)
         self.save()
         record = self.record("running" if self.signal else "finished")
         if self.output is not None and not self.signal:
-            weights = whole_weights(self.model, keep=self.crew.lead)
-            with self.crew.together():
-                if self._writes is not None:
-                    write(self._writes / "model.pt", lambda file: torch.save(weights, file))
-                    write(self._writes / "record.json", json.dumps(record) + "\n")
+            weights = whole_weights(self.model)
+            with fail_together(self.config.device):
+                if self.is_lead:
+                    write(self.output / "model.pt", lambda file: torch.save(weights, file))
+                    write(self.output / "record.json", json.dumps(record) + "\n")
         return record
 
-    def _train(self, journal: Journal | None, report: Report, wish: Interruption) -> None:
-        if not self.curve:
-            self._look(journal)
-            self.save()  # so that there is always one to go back to
-        saved = shown = time.monotonic()
-        kept = self.step
-        asked, since = self.learner.queries, time.monotonic()
-        self.signal = None
+    def _train(self, metrics: MetricsFile | None, report: Report, seen: list[int]) -> None:
+        started = saved = shown = time.monotonic()
+        saved_step = self.step
+        before = self.learner.queries
         while self.fraction < 1:
-            # Of the clocks the lead's decides; a signal is for all, whoever has seen it.
-            late = self.step > kept and time.monotonic() - saved > self.checkpoint_seconds
-            signal, due = self.crew.highest(wish.signal or 0, late and self.crew.lead)
-            if signal:
-                self.signal = signal
-                break
-            if due:
+            # The lead's clock decides; a signal is for all, whichever rank has seen it.
+            late = time.monotonic() - saved > self.checkpoint_seconds
+            due = late and self.is_lead and self.step > saved_step
+            self.signal, save = all_reduce_max(self.config.device, seen[0] if seen else 0, due)
+            if self.signal:
+                return
+            if save:
                 self.save()
-                saved, kept = time.monotonic(), self.step
-            if self.config.decay == "linear":
-                self.learner.set_lr(self.config.lr * (1 - self.fraction))
-            started = time.process_time()
-            try:
-                self.learner.step()
-            except FloatingPointError as error:
-                raise self._diverged(self.step + 1, str(error)) from error
-            self.seconds += time.process_time() - started
-            self.step += 1
-            looked = self.fraction >= len(self.curve) / self.config.evaluations
-            if looked:
-                self._look(journal)
+                saved, saved_step = time.monotonic(), self.step
+            self._step()
+            evaluated = self.fraction >= len(self.curve) / self.config.evaluations
+            if evaluated:
+                self._evaluate(metrics)
             now = time.monotonic()
-            if looked or now - shown > 0.2:
-                done = self.learner.queries
-                count = done.values + done.gradients - asked.values - asked.gradients
-                rate = count / max(now - since, 1e-9)
-                report(Progress(self.step, self.fraction, self.curve[-1], rate))
+            if evaluated or now - shown > 0.2:
+                queries = self.learner.queries
+                count = queries.values + queries.gradients - before.values - before.gradients
+                rate = count / max(now - started, 1e-9)
+                report(self.fraction, self.curve[-1], rate)
                 shown = now
 
+    def _step(self) -> None:
+        if self.config.decay == "linear":
+            self.learner.set_lr(self.config.lr * (1 - self.fraction))
+        started = time.process_time()
+        try:
+            self.learner.step()
+        except FloatingPointError as error:
+            raise self._diverged(self.step + 1, str(error)) from error
+        self.seconds += time.process_time() - started
+        self.step += 1
+
     @torch.no_grad()
-    def _look(self, journal: Journal | None) -> None:
-        """Evaluate exactly; the model is in evaluation mode for it."""
+    def _evaluate(self, metrics: MetricsFile | None) -> None:
+        """The exact objective and the test metrics, with the model in evaluation mode."""
         problem, learner = self.problem, self.learner
-        align_buffers(self.model, self.crew)
+        align_buffers(self.model)
         self.model.eval()
         scores = torch.cat([learner.scores(part) for part in problem.test_inputs.split(1024)]).cpu()
-        look: dict[str, Any] = {
+        point: dict[str, Any] = {
             "step": self.step,
             "samples": learner.samples,
             "values": learner.queries.values,
@@ -235,15 +243,14 @@ class Training:
         }
         self.model.train()
         release(self.model)
-        if not self.crew.highest(not scores.isfinite().all())[0]:
-            look |= problem.measure(scores)
-        else:
+        if all_reduce_max(self.config.device, not scores.isfinite().all())[0]:
             raise self._diverged(self.step, "the network's outputs are not finite")
+        point |= problem.measure(scores)
         if self.config.diagnostics and isinstance(learner, Compositional):
-            look |= diagnose(learner.opt, learner.model, problem.train_inputs, problem.objective)
-        self.curve.append(look)
-        if journal is not None:
-            journal.add(look)
+            point |= diagnose(learner.opt, learner.model, problem.train_inputs, problem.objective)
+        self.curve.append(point)
+        if metrics is not None:
+            metrics.add(point)
 
     def record(self, status: str, reason: str = "") -> Record:
         """What is kept of the run."""
@@ -265,44 +272,40 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint now."""
         if self.checkpoints is not None:
-            align_buffers(self.model, self.crew)
-            streams = self.crew.ranks.gather(torch.get_rng_state().to(self.crew.device))
+            align_buffers(self.model)
+            streams = self.ranks.gather(torch.get_rng_state().to(self.config.device))
             state = {
                 "step": self.step,
                 "seconds": self.seconds,
                 "curve": self.curve,
-                **self._live(),
+                "model": self.model.state_dict(),
+                "learner": self.learner.state_dict(),
                 "rng": torch.stack(streams).cpu(),
             }
             self.checkpoints.save(state, step=self.step)
 
-    def _live(self) -> dict[str, Any]:
-        """The tensors of the run, themselves."""
-        return {"model": self.model.state_dict(), "learner": self.learner.state_dict()}
-
     def _resume(self) -> None:
-        live = self._live()
-        state = None if self.checkpoints is None else self.checkpoints.load(live)
+        state = None if self.checkpoints is None else self.checkpoints.load()
         if state is None:
             return
-        weights = {name: cut(state["model"][name], like) for name, like in live["model"].items()}
-        self.model.load_state_dict(weights)
+        live = self.model.state_dict()
+        self.model.load_state_dict({name: cut(state["model"][name], live[name]) for name in live})
         self.learner.load_state_dict(state["learner"])
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
         self.resumed = self.step
-        streams = torch.atleast_2d(state["rng"])
-        if self.crew.rank < len(streams):  # else it has one of its own already
-            torch.set_rng_state(streams[self.crew.rank].clone())
+        if self.ranks.rank < len(state["rng"]):  # else it has one of its own already
+            # A copy: torch reads from the beginning of the memory, wherever a view lies in it.
+            torch.set_rng_state(state["rng"][self.ranks.rank].clone())
 
     def _diverged(self, step: int, what: str) -> Diverged:
         reason = f"diverged at step {step}: {what}; {advice(self.config)}"
-        if self._writes is not None:
+        if self.output is not None and self.is_lead:
             record = self.record("diverged", reason)
-            write(self._writes / "record.json", json.dumps(record) + "\n")
+            write(self.output / "record.json", json.dumps(record) + "\n")
         return Diverged(reason)
 
 
-def _learner(
+def _make_learner(
     config: Config, problem: Problem, model: torch.nn.Module, stepped: torch.nn.Module
 ) -> Learner:
     if config.method == "cross-entropy":
@@ -310,3 +313,27 @@ def _learner(
     if config.method == "min-max":
         return MinMax(config, problem, model)
     return Compositional(config, problem, model, stepped)
+
+
+def advice(config: Config) -> str:
+    """The coefficient most likely to blame for divergence, and what to set it to.
+
+    Examples:
+        >>> advice(Config(lr=3.0))
+        'lower lr (it is 3; try 0.3)'
+        >>> advice(Config(lr=0.001, gamma="theory", method="msvrm-v1"))
+        'lower gamma (it is "theory", about m/B1; try gamma="age")'
+        >>> advice(Config(lr=0.001, alpha=0.1, safeguard=False))
+        'lower lr (it is 0.001; try 0.0001), or keep z near the gradient: safeguard = true'
+    """
+    entry = entry_of(config.method)
+    large = config.lr > (0.03 if config.update in ("adam", "amsgrad") else 1.0)
+    if entry is not None and entry.method.corrected and not large:
+        if config.gamma == "theory":
+            return 'lower gamma (it is "theory", about m/B1; try gamma="age")'
+        if not isinstance(config.gamma, str) and config.gamma > 1:
+            return f'lower gamma (it is {config.gamma}; try gamma="age")'
+    text = f"lower lr (it is {config.lr:g}; try {config.lr / 10:g})"
+    if entry is not None and entry.method.gradient.points and not config.safeguard:
+        text += ", or keep z near the gradient: safeguard = true"
+    return text

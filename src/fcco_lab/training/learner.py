@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fcco.kernel.queries import Queries
 
@@ -18,6 +18,7 @@ class Learner(ABC):
     counts: B1 x inner batch a step, whatever is done with them.
     """
 
+    model: nn.Module
     opt: torch.optim.Optimizer
     work: int = 0
     samples: int = 0
@@ -28,12 +29,13 @@ class Learner(ABC):
         """Values and gradients of inner samples asked for so far."""
 
     @abstractmethod
-    def step(self) -> Tensor:
-        """Take one step; returns an estimate of the objective, detached."""
+    def step(self) -> None:
+        """Take one step."""
 
-    @abstractmethod
     def scores(self, inputs: Tensor) -> Tensor:
         """One column per task; larger means more likely positive."""
+        outputs: Tensor = self.model(inputs)
+        return outputs
 
     def set_lr(self, lr: float) -> None:
         """Use this step size from now on."""
@@ -46,4 +48,4 @@ class Learner(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from a whole state, which may be of another number of ranks."""

@@ -1,9 +1,7 @@
 """The objectives of runs by name: what each makes of the training part of a data set."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,16 +15,11 @@ from fcco.objectives import (
     MultiTaskGap,
 )
 from fcco.problem import Objective, SampledObjective
-from fcco_lab.datasets.records import Classified, Ranked, Survival
+from fcco_lab.datasets.records import Classified, Data, Kind, Ranked, Survival
 from fcco_lab.named_objects import is_named, load_named
 from fcco_lab.training.config import OF_OBJECTIVE, Config
 
-if TYPE_CHECKING:
-    from fcco_lab.datasets.catalogue import Kind
-
 __all__ = ["OBJECTIVES", "build_objective", "kind_of", "measure_of", "task_labels"]
-
-Make = Callable[[Any, Config], SampledObjective]
 
 
 def _exponential(train: Classified, config: Config) -> AUC:
@@ -38,7 +31,7 @@ def _exponential(train: Classified, config: Config) -> AUC:
     )
 
 
-OBJECTIVES: dict[str, tuple[Kind, Make]] = {
+OBJECTIVES: dict[str, tuple[Kind, Callable[[Any, Config], SampledObjective]]] = {
     "auc": ("classes", lambda train, _: MultiTaskAUC(_labels_of(train))),
     "auc-odds": ("classes", lambda train, _: MultiTaskAUC(_labels_of(train))),
     "auc-exp": ("classes", _exponential),
@@ -50,7 +43,11 @@ OBJECTIVES: dict[str, tuple[Kind, Make]] = {
 }
 """The kind of data that each needs, and the function that builds it from the training part."""
 
-KINDS: dict[type, Kind] = {Classified: "classes", Survival: "survival", Ranked: "ranking"}
+_DESCRIBED: dict[Kind, str] = {
+    "classes": "classes",
+    "survival": "survival times",
+    "ranking": "grades of queries",
+}
 
 
 def task_labels(classes: Tensor, count: int) -> Tensor:
@@ -80,7 +77,7 @@ def kind_of(objective: str) -> Kind | None:
     return None if is_named(objective) else OBJECTIVES[objective][0]
 
 
-def build_objective(config: Config, train: Any) -> tuple[Any, SampledObjective]:
+def build_objective(config: Config, train: Data) -> tuple[Any, SampledObjective]:
     """The inputs of the training part, and the objective built from its labels.
 
     A user's own objective is a class, which is called with labels (N, T), booleans, or a function
@@ -91,57 +88,47 @@ def build_objective(config: Config, train: Any) -> tuple[Any, SampledObjective]:
         config: names the objective and the data.
         train: the training part.
     """
-    objective, data, kind = config.objective, config.data, KINDS[type(train)]
+    objective = config.objective
     for name in OF_OBJECTIVE:
         if objective != "auc-exp" and getattr(config, name) != getattr(Config, name):
             raise ValueError(f"{name} is a setting of objective auc-exp, not of {objective}")
-    if not is_named(objective):
-        needed, make = OBJECTIVES[objective]
-        if needed != kind:
-            fitting = " or ".join(name for name, (other, _) in OBJECTIVES.items() if other == kind)
-            raise ValueError(
-                f"objective {objective} needs {_SAID[needed]}, but {data} has {_SAID[kind]}: use "
-                f"{fitting}"
-            )
-        return train.inputs, make(train, config)
-    own = load_named("objective", objective)
-    if isinstance(own, type) and issubclass(own, Objective):
-        if kind != "classes":
-            raise ValueError(
-                f"objective {objective}: a class is called with the labels of AUC tasks, but "
-                f"{data} has {_SAID[kind]}; name a function from the data to an objective"
-            )
-        make_own: Any = own
-        made: Any = make_own(_labels_of(train))
-    elif callable(own):
-        made = own(train)
-    else:
+    if is_named(objective):
+        return _build_own(objective, train)
+    needed, make = OBJECTIVES[objective]
+    if needed != train.kind:
+        fitting = [name for name, (kind, _) in OBJECTIVES.items() if kind == train.kind]
         raise ValueError(
-            f"objective {objective} must be a subclass of fcco.Objective, or a function from the "
-            f"data to an objective or to (inputs, objective), got {type(own).__name__}"
+            f"objective {objective} needs {_DESCRIBED[needed]}, but {config.data} has "
+            f"{_DESCRIBED[train.kind]}: use {' or '.join(fitting)}"
         )
-    pair = made if isinstance(made, tuple) else (train.inputs, made)
-    if len(pair) != 2 or not isinstance(pair[1], Objective):
+    return train.inputs, make(train, config)
+
+
+def _build_own(name: str, train: Data) -> tuple[Any, SampledObjective]:
+    own = load_named("objective", name)
+    if not callable(own):
         raise ValueError(
-            f"objective {objective} must return an objective or (inputs, objective), got "
-            f"{made!r:.80}"
+            f"objective {name} must be a subclass of fcco.Objective, or a function from the data "
+            f"to an objective or to (inputs, objective), got {type(own).__name__}"
         )
-    if not isinstance(pair[1], SampledObjective):
+    takes_labels = isinstance(own, type) and issubclass(own, Objective)
+    if takes_labels and not isinstance(train, Classified):
         raise ValueError(
-            f"objective {objective}: {type(pair[1]).__name__} does not know the samples of its "
+            f"objective {name}: a class is called with the labels of AUC tasks, but the data has "
+            f"{_DESCRIBED[train.kind]}; name a function from the data to an objective"
+        )
+    made = own(_labels_of(train) if takes_labels else train)  # type: ignore[arg-type]
+    is_pair = isinstance(made, tuple) and len(made) == 2
+    inputs, objective = made if is_pair else (train.inputs, made)
+    if not isinstance(objective, SampledObjective):
+        raise ValueError(
+            f"objective {name}: {type(objective).__name__} does not know the samples of its "
             "blocks; derive it from one of fcco.objectives or from fcco.problem.SampledObjective"
         )
-    return pair
+    return inputs, objective
 
 
-_SAID: dict[Kind, str] = {
-    "classes": "classes",
-    "survival": "survival times",
-    "ranking": "grades of queries",
-}
-
-
-def measure_of(test: Any, count: int) -> Callable[[Tensor], dict[str, float]]:
+def measure_of(test: Data, count: int) -> Callable[[Tensor], dict[str, float]]:
     """From the scores of the test part to its metrics by name.
 
     Args:

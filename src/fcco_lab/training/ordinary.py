@@ -1,6 +1,5 @@
 """What a user would take instead: softmax cross-entropy, and the min-max loss of AUC."""
 
-from copy import deepcopy
 from typing import Any
 
 import torch
@@ -16,8 +15,8 @@ from fcco.objectives.tasks import TaskObjective
 from fcco.problem.batches import PairBatch
 from fcco_lab.training.config import Config
 from fcco_lab.training.learner import Learner
-from fcco_lab.training.parallel import lay_out_state
 from fcco_lab.training.problem import Problem
+from fcco_lab.training.ranks import shard_optimizer_state
 
 __all__ = ["CrossEntropy", "MinMax"]
 
@@ -25,31 +24,23 @@ __all__ = ["CrossEntropy", "MinMax"]
 class _Ordinary(Learner):
     """A torch optimizer; every input of a step is passed forward and backward once."""
 
-    def __init__(
-        self,
-        config: Config,
-        problem: Problem,
-        model: nn.Module,
-        stepped: nn.Module | None,
-        extra: list[Tensor],
-    ) -> None:
-        self.config, self.problem, self.model = config, problem, model
-        self.stepped = model if stepped is None else stepped
-        self.ranks = Ranks()
-        params = [*model.parameters(), *extra]
-        if config.update == "adam":
-            self.opt = torch.optim.AdamW(params, lr=config.lr, weight_decay=config.weight_decay)
-        elif config.update == "plain":
-            self.opt = torch.optim.SGD(
-                params, lr=config.lr, momentum=0.9, weight_decay=config.weight_decay
-            )
-        else:
-            raise ValueError(f"{config.method} has update adam or plain (SGD), not {config.update}")
+    def __init__(self, config: Config, problem: Problem, model: nn.Module, *extra: Tensor) -> None:
         if problem.num_outputs is None or problem.classes is None:
             raise ValueError(f"{config.method} needs classes, which {problem.name} does not have")
+        self.config = config
+        self.problem = problem
+        self.model = model
+        self.ranks = Ranks()
+        params = [*model.parameters(), *extra]
+        decay = config.weight_decay
+        if config.update == "adam":
+            self.opt = torch.optim.AdamW(params, lr=config.lr, weight_decay=decay)
+        elif config.update == "plain":
+            self.opt = torch.optim.SGD(params, lr=config.lr, momentum=0.9, weight_decay=decay)
+        else:
+            raise ValueError(f"{config.method} has update adam or plain (SGD), not {config.update}")
         self.classes, self.outputs = problem.classes, problem.num_outputs
-        blocks = min(config.blocks_per_step, self.outputs)
-        self.drawn = blocks * config.samples_per_block
+        self.drawn = min(config.blocks_per_step, self.outputs) * config.samples_per_block
         self.steps = 0
 
     @property
@@ -57,8 +48,8 @@ class _Ordinary(Learner):
         """One value and one gradient per sample."""
         return Queries(self.samples, self.samples)
 
-    def _descend(self, loss: Tensor) -> Tensor:
-        value = self.ranks.sum(loss.detach().clone()) / self.ranks.size
+    def _descend(self, loss: Tensor) -> None:
+        value = self.ranks.sum(loss.detach().clone())
         if not value.isfinite():
             raise FloatingPointError(f"the loss is {float(value)} at step {self.steps + 1}")
         self.opt.zero_grad()
@@ -67,7 +58,6 @@ class _Ordinary(Learner):
         self.steps += 1
         self.samples += self.drawn
         self.work += 3 * self.drawn
-        return value
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer and the counts; the stream follows from these."""
@@ -76,8 +66,7 @@ class _Ordinary(Learner):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        # torch's optimizers do not copy, and would live on the pages of the file.
-        self.opt.load_state_dict(lay_out_state(self.opt, deepcopy(state["opt"])))
+        self.opt.load_state_dict(shard_optimizer_state(self.opt, state["opt"]))
         self.steps, self.work, self.samples = state["steps"], state["work"], state["samples"]
 
 
@@ -88,37 +77,34 @@ class CrossEntropy(_Ordinary):
     """
 
     def __init__(
-        self,
-        config: Config,
-        problem: Problem,
-        model: nn.Module,
-        stepped: nn.Module | None = None,
+        self, config: Config, problem: Problem, model: nn.Module, stepped: nn.Module
     ) -> None:
-        super().__init__(config, problem, model, stepped, [])
+        super().__init__(config, problem, model)
+        self.stepped = stepped
         if self.drawn % self.ranks.size:
             raise ValueError(
                 f"a batch of {self.drawn} (blocks_per_step x samples_per_block) is not a multiple "
                 f"of {self.ranks.size} ranks"
             )
 
-    def step(self) -> Tensor:
+    def step(self) -> None:
         """One batch."""
         # As the others' samplers do: step t draws from a stream of its own.
         generator = torch.Generator().manual_seed((self.config.seed << 32) + self.steps)
-        inputs, classes = self.problem.train_inputs, self.classes
+        inputs = self.problem.train_inputs
         rows = torch.randint(len(inputs), (self.drawn,), generator=generator)
         rows = rows[self.ranks.rank :: self.ranks.size]
-        logits, targets = self.stepped(inputs[rows.to(inputs.device)]), classes[rows]
-        targets = targets.to(logits.device)
+        logits = self.stepped(inputs[rows.to(inputs.device)])
+        targets = self.classes[rows].to(logits.device)
         if self.outputs == 1:
             loss = binary_cross_entropy_with_logits(logits.squeeze(1), targets.to(logits.dtype))
         else:
             loss = cross_entropy(logits, targets)
-        return self._descend(loss)
+        self._descend(loss)
 
     def scores(self, inputs: Tensor) -> Tensor:
         """Log-odds: the scores by which a user of softmax would rank."""
-        logits: Tensor = self.model(inputs)
+        logits = super().scores(inputs)
         return logits if self.outputs == 1 else one_vs_rest(logits)
 
 
@@ -137,22 +123,20 @@ class MinMax(_Ordinary):
             raise ValueError("method min-max runs in one process only: start it without torchrun")
         if not isinstance(problem.objective, TaskObjective):
             raise ValueError("method min-max is for the objectives of AUC tasks")
-        like = next(model.parameters())
-        tasks = problem.objective.num_blocks
-        self.centres = torch.zeros(2, tasks, device=like.device, requires_grad=True)
-        self.dual = torch.zeros(tasks, device=like.device, requires_grad=True)
-        super().__init__(config, problem, model, None, [self.centres])
-        blocks = min(config.blocks_per_step, tasks)
+        tasks, device = problem.objective.num_blocks, next(model.parameters()).device
+        self.centres = torch.zeros(2, tasks, device=device, requires_grad=True)
+        self.dual = torch.zeros(tasks, device=device, requires_grad=True)
+        super().__init__(config, problem, model, self.centres)
         self.sampler = BlockSampler(
             problem.objective,
-            blocks_per_step=blocks,
+            blocks_per_step=min(config.blocks_per_step, tasks),
             samples_per_block=config.samples_per_block,
             num_steps=2**62,
             seed=config.seed,
             shares=config.shares,
         )
 
-    def step(self) -> Tensor:
+    def step(self) -> None:
         """Descend in the network and the centres, ascend in the dual."""
         batch = filled(self.sampler.at(self.steps + 1), self.problem.train_inputs)
         assert isinstance(batch, PairBatch)
@@ -165,17 +149,11 @@ class MinMax(_Ordinary):
         variances = positive * (h - a).square() + negative * (h - b).square()
         gap = ((negative - positive) * h).sum(1)
         margin = 2 * dual * (1 + gap) - dual.square()
-        value = self._descend((variances.sum(1) + margin).mean())
+        self._descend((variances.sum(1) + margin).mean())
         with torch.no_grad():
             assert self.dual.grad is not None
             self.dual.add_(self.dual.grad, alpha=self.opt.param_groups[0]["lr"]).clamp_(min=0)
             self.dual.grad = None
-        return value
-
-    def scores(self, inputs: Tensor) -> Tensor:
-        """The network's outputs."""
-        outputs: Tensor = self.model(inputs)
-        return outputs
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's state, with the centres and the dual."""

@@ -1,5 +1,6 @@
 """What a run is about: data, objective, network and test, from a config or made by hand."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,20 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from fcco.problem import SampledObjective
-from fcco_lab.datasets import is_own, load_classes, load_own, load_ranking, load_survival
-from fcco_lab.datasets.catalogue import kind_of_name
-from fcco_lab.datasets.records import Classified, Ranked, Survival
+from fcco_lab.datasets import is_own, load_own
+from fcco_lab.datasets.catalogue import load_named
+from fcco_lab.datasets.records import Classified, Data
 from fcco_lab.datasets.splitting import split
 from fcco_lab.entries import entry_of
 from fcco_lab.named_objects import is_named, source_of_named
 from fcco_lab.networks import build_network
 from fcco_lab.training.config import Config
-from fcco_lab.training.identity import fingerprint
 from fcco_lab.training.objectives import build_objective, kind_of, measure_of
 
-__all__ = ["Problem", "load_problem", "network_for"]
-
-Data = Classified | Survival | Ranked
+__all__ = ["Problem", "fingerprint", "load_problem", "network_for"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,7 +38,7 @@ class Problem:
             (higher is better). A report shows these four.
         name: what it is called in records and reports.
         classes: (number of training samples,), for the baselines; None if there are none.
-        content: what the data is, wherever it was read from: ``identity.fingerprint`` of each part.
+        content: what the data is, wherever it was read from: ``fingerprint`` of each part.
 
     Examples:
         >>> import fcco
@@ -69,7 +67,7 @@ class Problem:
     @property
     def num_outputs(self) -> int | None:
         """Outputs of a network for classes: two are one task, more are one task each."""
-        return None if self.classes is None else _outputs(int(self.classes.max()) + 1)
+        return None if self.classes is None else _num_outputs(int(self.classes.max()) + 1)
 
 
 def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
@@ -101,13 +99,28 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     return Problem(
         train_inputs=given,
         objective=objective,
-        network=partial(_network, tuple(inputs.shape[1:]), _outputs(count)),
+        network=partial(_build_network, tuple(inputs.shape[1:]), _num_outputs(count)),
         test_inputs=test_inputs,
         measure=measure_of(test, count),
         name=config.data,
         classes=train.classes if isinstance(train, Classified) else None,
         content=content,
     )
+
+
+def fingerprint(*tensors: Tensor) -> str:
+    """The size of a data set and a digest of its content, wherever it was read from.
+
+    Examples:
+        >>> fingerprint(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+        '3 samples, sha256 ea7607259a9837e1'
+    """
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        for part in tensor.split(1024):
+            digest.update(part.contiguous().cpu().numpy())
+    return f"{len(tensors[0])} samples, sha256 {digest.hexdigest()[:16]}"
 
 
 def _read(config: Config, data_dir: Path | None) -> tuple[Data, Data]:
@@ -119,20 +132,15 @@ def _read(config: Config, data_dir: Path | None) -> tuple[Data, Data]:
         return load_own(config.data, kind=kind_of(config.objective), target=target, drop=drop)
     if target or drop:
         raise ValueError(f"target and drop are for tables of your own, not for {config.data}")
-    readers: dict[str, Callable[..., tuple[Data, Data]]] = {
-        "classes": load_classes,
-        "survival": load_survival,
-        "ranking": load_ranking,
-    }
-    return readers[kind_of_name(config.data)](config.data, data_dir)
+    return load_named(config.data, data_dir)
 
 
-def _outputs(count: int) -> int:
+def _num_outputs(num_classes: int) -> int:
     """Two classes are one task; survival and rankings, without classes, have one score."""
-    return count if count > 2 else 1
+    return num_classes if num_classes > 2 else 1
 
 
-def _network(shape: tuple[int, ...], outputs: int, config: Config) -> nn.Module:
+def _build_network(shape: tuple[int, ...], outputs: int, config: Config) -> nn.Module:
     return build_network(network_for(config.network, shape), shape, outputs, seed=config.seed)
 
 
@@ -143,7 +151,9 @@ def network_for(name: str, shape: tuple[int, ...]) -> str:
         >>> [network_for("auto", shape) for shape in ((1, 28, 28), (30,))]
         ['cnn', 'mlp']
     """
-    return name if name != "auto" else "cnn" if len(shape) == 3 else "mlp"
+    if name != "auto":
+        return name
+    return "cnn" if len(shape) == 3 else "mlp"
 
 
 def _check_classes(config: Config, count: int, **parts: Classified) -> None:
@@ -154,8 +164,9 @@ def _check_classes(config: Config, count: int, **parts: Classified) -> None:
         sizes = torch.bincount(part.classes, minlength=count)
         if not sizes.all():
             lacking = (sizes == 0).nonzero().flatten().tolist()
-            cut = config.holdout or config.train_size
-            why = ": holdout and train_size leave too few" if cut else ""
+            why = ""
+            if config.holdout or config.train_size:
+                why = ": holdout and train_size leave too few"
             raise ValueError(f"{config.data}: classes {lacking} have no {name} sample{why}")
 
 

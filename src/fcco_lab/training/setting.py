@@ -1,13 +1,13 @@
 """A setting of a run, written once: its default, its meaning and its valid values."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, field
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from fcco_lab.choices import choose
 from fcco_lab.named_objects import is_named
 
-__all__ = ["NOT_NEGATIVE", "POSITIVE", "Check", "check", "kinds", "parse", "setting"]
+__all__ = ["NOT_NEGATIVE", "POSITIVE", "Check", "check", "describe", "kinds", "parse", "setting"]
 
 Value = TypeVar("Value")
 
@@ -28,7 +28,11 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 
 def setting(
-    default: Value, help: str, *checks: Check, choices: Iterable[str] = (), own: bool = False
+    default: Value,
+    help: str,
+    *checks: Check,
+    choices: Sequence[str] | Callable[[], Sequence[str]] = (),
+    own: bool = False,
 ) -> Value:
     """A dataclass field from which flags, keys of TOML files, ``--help`` and errors are made.
 
@@ -36,15 +40,21 @@ def setting(
         default: the default value.
         help: one sentence, without its full stop if there are choices, which are appended.
         checks: conditions on the value.
-        choices: valid values, if it is a word.
+        choices: valid values, if it is a word; a function if they may become more.
         own: whether the user's own is a valid value, as module:name.
     """
-    words = tuple(choices)
-    otherwise = _OWN if own else ""
-    help = f"{help}: {', '.join(words)}{otherwise}." if words else help
-    told = {"help": help, "checks": checks, "choices": words, "own": own}
-    made: Any = field(default=default, metadata=told)
+    known = choices if callable(choices) else lambda: choices
+    made: Any = field(
+        default=default, metadata={"help": help, "checks": checks, "choices": known, "own": own}
+    )
     return made  # type: ignore[no-any-return]
+
+
+def describe(of: Field[Any]) -> str:
+    """The help text, with the choices."""
+    words, otherwise = of.metadata["choices"](), _OWN if of.metadata["own"] else ""
+    help: str = of.metadata["help"]
+    return f"{help}: {', '.join(words)}{otherwise}." if words else help
 
 
 def kinds(of: Field[Any]) -> tuple[type, ...]:
@@ -57,10 +67,9 @@ def check(of: Field[Any], value: Any) -> None:
     types = kinds(of)
     wanted = (*types, int) if float in types else types
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in types):
-        said = " or ".join(_WORDS[one] for one in types)
-        raise ValueError(f"{of.name} must be {said}, got {value!r}")
-    own = of.metadata["own"]
-    known = of.metadata["choices"]
+        expected = " or ".join(_WORDS[one] for one in types)
+        raise ValueError(f"{of.name} must be {expected}, got {value!r}")
+    own, known = of.metadata["own"], of.metadata["choices"]()
     if isinstance(value, str) and known and not (own and is_named(value)):
         otherwise = " or a number" if float in types else _OWN if own else ""
         choose(of.name, value, known, otherwise=otherwise)

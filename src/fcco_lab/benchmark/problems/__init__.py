@@ -30,10 +30,10 @@ PROBLEMS: dict[str, Loader] = {
     "nca": neighbours.nca,
     "contrastive": neighbours.contrastive,
     "cox-network": deep.cox_network,
-    "auc-network": deep.auc_usps,
-    "partial-auc-network": deep.pauc_fashion,
-    "ap-network": deep.ap_fashion,
-    "group-dro-network": deep.group_dro_fashion,
+    "auc-network": deep.auc_network,
+    "partial-auc-network": deep.partial_auc_network,
+    "ap-network": deep.ap_network,
+    "group-dro-network": deep.group_dro_network,
     "movies": deep.movies,
 }
 """In the order in which they are run: convex ones first, and small ones first among them."""

@@ -1,89 +1,78 @@
 """Small networks: targets refer to the best value that any solver found."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, cross_entropy
+from torch.nn.functional import avg_pool2d
 
 from fcco.objectives import AveragePrecision, GroupDRO, ListNet, MultiTaskAUC, PartialAUC
+from fcco.problem.sampled import SampledObjective
 from fcco_lab.benchmark.problem import Problem
 from fcco_lab.benchmark.problems.models import perceptron
 from fcco_lab.benchmark.problems.survival import cox
 from fcco_lab.datasets import load_classes
 
-__all__ = ["ap_fashion", "auc_usps", "cox_network", "group_dro_fashion", "movies", "pauc_fashion"]
+__all__ = [
+    "ap_network",
+    "auc_network",
+    "cox_network",
+    "group_dro_network",
+    "movies",
+    "partial_auc_network",
+]
+
+
+def _network(
+    x: Tensor, objective: Callable[[], SampledObjective], outputs: int = 1, **more: Any
+) -> Problem:
+    """Two hidden layers with a small penalty."""
+    return Problem(x, objective, perceptron(x.shape[1], outputs), penalty=1e-4, **more)
 
 
 def cox_network(data_dir: Path | None) -> Problem:
     """Cox on METABRIC."""
     flat = cox("metabric", data_dir)
-    return Problem(
-        flat.inputs,
-        flat.objective,
-        perceptron(flat.inputs.shape[1]),
-        penalty=1e-4,
-        sampling="samples",
-        labels=flat.labels,
-    )
+    return _network(flat.inputs, flat.objective, sampling="samples", labels=flat.labels)
 
 
-def auc_usps(data_dir: Path | None) -> Problem:
-    """The paper's multi-task AUC: ten digits, each against the rest."""
+def auc_network(data_dir: Path | None) -> Problem:
+    """The paper's multi-task AUC on USPS: ten digits, each against the rest."""
     train, _ = load_classes("usps", data_dir)
     x, y = train.inputs[:3000].flatten(1).double(), train.classes[:3000]
     return Problem(x, lambda: MultiTaskAUC(y), perceptron(x.shape[1], 10))
 
 
-def _fashion(data_dir: Path | None, count: int) -> tuple[Tensor, Tensor]:
-    """Images of 14 by 14 and their classes."""
+def _fashion(data_dir: Path | None) -> tuple[Tensor, Tensor]:
+    """3000 images of 14 by 14, and their classes."""
     train, _ = load_classes("fashion_mnist", data_dir)
-    x = avg_pool2d(train.inputs[:count].double(), 2).flatten(1)
-    return x - x.mean(0), train.classes[:count]
+    x = avg_pool2d(train.inputs[:3000].double(), 2).flatten(1)
+    return x - x.mean(0), train.classes[:3000]
 
 
-def pauc_fashion(data_dir: Path | None) -> Problem:
+def partial_auc_network(data_dir: Path | None) -> Problem:
     """One-way partial AUC: shirts against the rest."""
-    x, classes = _fashion(data_dir, 3000)
+    x, classes = _fashion(data_dir)
     y = (classes == 6).long()
-    return Problem(
-        x,
-        lambda: PartialAUC(y, temperature=1.0),
-        perceptron(x.shape[1]),
-        penalty=1e-4,
-        sampling="samples",
-        labels=(y,),
-    )
+    objective = partial(PartialAUC, y, temperature=1.0)
+    return _network(x, objective, sampling="samples", labels=(y,))
 
 
-def ap_fashion(data_dir: Path | None) -> Problem:
+def ap_network(data_dir: Path | None) -> Problem:
     """Average precision: shirts against the rest."""
-    x, classes = _fashion(data_dir, 3000)
+    x, classes = _fashion(data_dir)
     y = (classes == 6).long()
-    return Problem(
-        x,
-        lambda: AveragePrecision(y),
-        perceptron(x.shape[1]),
-        penalty=1e-4,
-        sampling="samples",
-        labels=(y,),
-    )
+    return _network(x, lambda: AveragePrecision(y), sampling="samples", labels=(y,))
 
 
-def _each_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    return cross_entropy(outputs, targets, reduction="none")
-
-
-def group_dro_fashion(data_dir: Path | None) -> Problem:
+def group_dro_network(data_dir: Path | None) -> Problem:
     """The soft worst class."""
-    x, classes = _fashion(data_dir, 3000)
-    return Problem(
-        x,
-        lambda: GroupDRO(classes, classes, temperature=2.0, loss=_each_cross_entropy),
-        perceptron(x.shape[1], 10),
-        penalty=1e-4,
-    )
+    x, classes = _fashion(data_dir)
+    return _network(x, lambda: GroupDRO(classes, classes, temperature=2.0), outputs=10)
 
 
 class _Factors(nn.Module):
@@ -98,7 +87,8 @@ class _Factors(nn.Module):
     def forward(self, pairs: Tensor) -> Tensor:
         """(B, 2), user and film, to (B, 1)."""
         users, films = self.users(pairs[:, 0]), self.films(pairs[:, 1])
-        return (users * films[:, :-1]).sum(1, keepdim=True) + films[:, -1:]
+        scores: Tensor = (users * films[:, :-1]).sum(1, keepdim=True) + films[:, -1:]
+        return scores
 
 
 def movies(data_dir: Path | None) -> Problem:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fcco.losses import MeansLoss
 from fcco.objectives.grouped import GroupObjective
@@ -72,7 +72,7 @@ def _one_minus_f1(u: Tensor) -> Tensor:
 
 def f1(data_dir: Path | None) -> Problem:
     """One minus a soft F1 score; not convex."""
-    x, y = census(data_dir, 4000)
+    x, y = census(data_dir)
 
     def objective() -> FunctionOfMeans:
         return FunctionOfMeans(y, _f1_statistics, _one_minus_f1, 3)
@@ -95,7 +95,7 @@ def _moments(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def correlation(data_dir: Path | None) -> Problem:
     """One minus the correlation of a linear score with a target; least squares has the optimum."""
-    x, y = census(data_dir, 4000)
+    x, y = census(data_dir)
     target = (y - y.double().mean()) / y.double().std(correction=0)
     centred = x - x.mean(0)
     fitted = centred @ torch.linalg.lstsq(centred, target.unsqueeze(1), driver="gelsd").solution
@@ -105,9 +105,9 @@ def correlation(data_dir: Path | None) -> Problem:
         spread = (u[..., 1] - u[..., 0].square()).clamp(min=1e-12).sqrt()
         return 1 - u[..., 2] / spread
 
-    def model() -> torch.nn.Module:
-        layer = linear(x.shape[1])()
-        torch.nn.init.normal_(layer.weight, std=0.1)  # at 0 it is not defined
+    def model() -> nn.Module:
+        layer = nn.Linear(x.shape[1], 1, bias=False)
+        nn.init.normal_(layer.weight, std=0.1)  # at 0 it is not defined
         return layer
 
     def objective() -> FunctionOfMeans:

@@ -25,6 +25,7 @@ USUAL = [
     "msvrm-v2",
     "msvrm-v2-normalized",
     "msvrm-v3",
+    "svrg",
     "fresh-pair-v2",
 ]
 """Those that are run unless others are named."""

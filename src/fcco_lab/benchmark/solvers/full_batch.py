@@ -9,6 +9,9 @@ from fcco_lab.benchmark.task import Task
 
 __all__ = ["FULL_BATCH"]
 
+_REMEMBERED = 30
+"""Points of the last line searches whose loss is known."""
+
 
 def lbfgs(task: Task, *, history: int) -> None:
     """torch's L-BFGS with a strong Wolfe line search, one iteration at a time.
@@ -19,7 +22,7 @@ def lbfgs(task: Task, *, history: int) -> None:
     opt = torch.optim.LBFGS(
         task.params,
         max_iter=1,
-        max_eval=30,
+        max_eval=_REMEMBERED,
         history_size=history,
         tolerance_grad=0.0,
         tolerance_change=0.0,
@@ -29,20 +32,17 @@ def lbfgs(task: Task, *, history: int) -> None:
 
     def closure() -> Tensor:
         here = parameters_to_vector(task.params).detach()
-        for there, value, gradients in known:
-            if torch.equal(here, there):
-                break
-        else:
+        if not any(torch.equal(here, there) for there, *_ in known):
             value = task.full_loss()
-            gradients = list(
-                torch.autograd.grad(value, task.params, allow_unused=True, materialize_grads=True)
+            gradients = torch.autograd.grad(
+                value, task.params, allow_unused=True, materialize_grads=True
             )
-            value = value.detach()
-            known.insert(0, (here, value, gradients))
-            del known[30:]
-        for p, gradient in zip(task.params, gradients, strict=True):
+            known.insert(0, (here, value.detach(), list(gradients)))
+            del known[_REMEMBERED:]
+        found = next(entry for entry in known if torch.equal(here, entry[0]))
+        for p, gradient in zip(task.params, found[2], strict=True):
             p.grad = gradient.clone()
-        return value
+        return found[1]
 
     while task.goes_on():
         before = task.meter.forward

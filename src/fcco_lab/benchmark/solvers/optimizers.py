@@ -62,7 +62,7 @@ def run_optimizer(
         for group in opt.param_groups:
             group["lr"] = task.decayed(size, decay)
             if cosine:
-                group["beta"] = cosine_gain(task.passes, task.meter.limit / 2)
+                group["beta"] = cosine_gain(int(task.passes), int(task.meter.limit / 2))
         opt.step(task.closure(batch))
 
 

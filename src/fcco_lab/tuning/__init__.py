@@ -1,1 +1,0 @@
-"""Finding lr, alpha and beta on held-out data: the grid, and a search that prunes."""
