@@ -151,7 +151,8 @@ def test_divergence_is_a_result():
 
 def test_an_error_of_a_solver_is_recorded():
     _, record = run(tiny_push, "sox", alpha=7.0)
-    assert record["status"].startswith("ValueError")
+    assert record["status"] == "error"
+    assert record["error"].startswith("ValueError: alpha")
 
 
 # Work ---------------------------------------------------------------------------------------------

@@ -130,6 +130,7 @@ def records(tmp_path):
         record("a in-batch 16 0 0", falling(k15=0.05, k30=0.005), seconds=1.0),
         record("b sox 16 0 0", falling(k5=-0.25)),
         record("b in-batch 16 0 0", falling(k5=0.0)),
+        record("b libauc 16 0 0", []) | {"status": "error", "error": "ValueError: no positives"},
     ]
     for file, lines in (("problems", problems), ("runs", runs)):
         text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -163,4 +164,5 @@ def test_the_report_says_who_wins_by_which_factor(records):
     # 10 points of the grid are a factor of 10^(10/15) = 4.6.
     assert "| a, 16 | sox 2.2; 0.22 s | in-batch 10; 0.1 s | **4.6** |" in report
     assert "b*, 16" in report
+    assert "b libauc 16 0 0 ended with ValueError: no positives." in report
     assert {path.name for path in records.glob("*.png")} == {"a.png", "b.png", "profiles.png"}

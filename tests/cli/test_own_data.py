@@ -95,12 +95,12 @@ def changed(table, row, column, cell):
 
 
 WRONG = {
-    "a word": (changed(CLASSES, 3, "b", "old"), "column 'b', line 5: 'old' is no number"),
+    "a word": (changed(CLASSES, 3, "b", "old"), "column 'b', line 5: 'old' is not a finite"),
     "empty": (changed(CLASSES, 0, "a", ""), "column 'a', line 2: it is empty"),
-    "nan": (changed(CLASSES, 1, "a", "nan"), "column 'a', line 3: 'nan' is no number"),
-    "infinite": (changed(CLASSES, 1, "a", "inf"), "column 'a', line 3: 'inf' is no number"),
-    "large": (changed(CLASSES, 1, "a", "1e300"), "column 'a', line 3: '1e+300' is no number of"),
-    "underscored": (changed(CLASSES, 1, "a", "1_0"), "column 'a', line 3: '1_0' is no number"),
+    "nan": (changed(CLASSES, 1, "a", "nan"), "column 'a', line 3: 'nan' is not a finite"),
+    "infinite": (changed(CLASSES, 1, "a", "inf"), "column 'a', line 3: 'inf' is not a finite"),
+    "large": (changed(CLASSES, 1, "a", "1e300"), "column 'a', line 3: '1e+300' is not a finite"),
+    "underscored": (changed(CLASSES, 1, "a", "1_0"), "column 'a', line 3: '1_0' is not a finite"),
     "no label": (changed(CLASSES, 4, "label", " "), "column 'label', line 6: it is empty"),
     "early": (changed(SURVIVAL, 2, "time", -1), "column 'time', line 4: a time must not be neg"),
     "perhaps": (changed(SURVIVAL, 2, "event", 2), "column 'event', line 4: it must be 1 (event)"),
@@ -167,7 +167,7 @@ def test_errors_of_the_file_itself(tmp_path):
 def test_lines_are_those_of_the_file(tmp_path):
     """Also after empty lines, and with the mark that Windows puts first."""
     (tmp_path / "my.csv").write_bytes(b"\xef\xbb\xbfa,label\r\n1,x\r\n\r\n\r\n2,y\r\nold,x\r\n\r\n")
-    with pytest.raises(ValueError, match=r"column 'a', line 6: 'old' is no number"):
+    with pytest.raises(ValueError, match=r"column 'a', line 6: 'old' is not a finite"):
         load_own(tmp_path / "my.csv")
 
 
@@ -309,9 +309,9 @@ def test_train_on_parquet_as_on_csv(tmp_path, capsys, monkeypatch, cancer_frame)
         (lambda n: [None, *range(1, n)], "row 0: it is empty"),
         (lambda n: [*range(n - 1), math.nan], "row 568: it is empty"),
         (lambda n: [True, None] * (n // 2) + [True], "row 1: it is empty"),
-        (lambda n: [datetime(2020, 1, 2)] * n, "row 0: '2020-01-02 00:00:00' is no number"),
-        (lambda n: [[1.0, 2.0]] * n, "row 0: '[1. 2.]' is no number"),
-        (lambda n: ["1.5"] * (n - 1) + ["old"], "row 568: 'old' is no number"),
+        (lambda n: [datetime(2020, 1, 2)] * n, "row 0: '2020-01-02 00:00:00' is not a finite"),
+        (lambda n: [[1.0, 2.0]] * n, "row 0: '[1. 2.]' is not a finite"),
+        (lambda n: ["1.5"] * (n - 1) + ["old"], "row 568: 'old' is not a finite"),
     ],
 )
 def test_errors_name_column_and_row_of_parquet(tmp_path, cancer_frame, column, message):

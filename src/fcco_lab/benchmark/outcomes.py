@@ -59,10 +59,16 @@ class Outcomes:
     Args:
         problems: what is known of each problem.
         runs: all runs.
+        errors: what the runs that failed said, by their names.
     """
 
-    def __init__(self, problems: Mapping[str, Mapping[str, Any]], runs: Iterable[Run]) -> None:
-        self.problems = problems
+    def __init__(
+        self,
+        problems: Mapping[str, Mapping[str, Any]],
+        runs: Iterable[Run],
+        errors: Mapping[str, str],
+    ) -> None:
+        self.problems, self.errors = problems, errors
         self._runs: dict[tuple[Cell, str], list[Run]] = defaultdict(list)
         for run in runs:
             self._runs[run.cell, run.solver].append(run)
@@ -123,4 +129,5 @@ def read_outcomes(directory: Path) -> Outcomes:
         gaps = [(gap - base) / (1 - base) for gap in record["gaps"]]
         pace = record["seconds"] / max(record["passes"], 1e-9)
         runs.append(Run(Cell(problem, int(batch)), solver, int(setting), gaps, pace))
-    return Outcomes(problems, runs)
+    errors = {record["name"]: record["error"] for record in records if "error" in record}
+    return Outcomes(problems, runs, errors)

@@ -35,6 +35,7 @@ def write_report(directory: Path) -> None:
     parts = [
         "# Who wins where",
         _summary(outcomes),
+        *(f"{name} ended with {error}." for name, error in outcomes.errors.items()),
         "## The solver with the least work, and its passes",
         _winners(outcomes),
         "## fcco against what users have today",

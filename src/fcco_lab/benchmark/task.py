@@ -220,20 +220,23 @@ def sizes_of_step(
 def run_solver(solver: Solver, task: Task, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Run to the end of the budget; returns what is recorded of it.
 
-    An error of the solver is recorded too, so that the other runs go on.
+    An error of the solver is recorded too, so that the other runs go on; it is tried again when the
+    benchmark is resumed.
     """
+    found: dict[str, Any] = {}
+    meter = task.meter
     try:
         solver.run(task, **settings)
-        task.meter.finish()
-        status = task.meter.status
+        meter.finish()
     except (Diverged, FloatingPointError, OverflowError):
-        status = "diverged"
+        meter.status = "diverged"
     except Exception as error:
-        status = f"{type(error).__name__}: {error}"[:300]
-    meter = task.meter
+        meter.status = "error"
+        found["error"] = f"{type(error).__name__}: {error}"[:300]
     return {
-        "status": status,
+        "status": meter.status,
         "passes": float(f"{meter.passes:.4g}"),
         "seconds": float(f"{meter.seconds:.3g}"),
         "gaps": [float(f"{gap:.4g}") for gap in meter.gaps],
+        **found,
     }

@@ -73,7 +73,8 @@ def benchmark(
         budget = Budget(passes, seconds, tuned, seeds, data_dir)
         facts = {word: known.records[word] for word in words}
         wanted = jobs_of(facts, solver or USUAL, batch or [16, 64], budget)
-        missing = [job for job in wanted if job.name not in results]
+        done = {name for name, run in results.records.items() if run["status"] != "error"}
+        missing = [job for job in wanted if job.name not in done]
         run_jobs(missing, measure, results, console=console, workers=jobs, what="runs")
     from fcco_lab.benchmark.report import write_report
 

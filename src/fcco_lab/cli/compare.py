@@ -12,6 +12,7 @@ from rich.table import Table
 from fcco_lab.cli.options import DataDir, Workers, takes_settings
 from fcco_lab.cli.pool import run_jobs
 from fcco_lab.comparison import make_configs, parse_contenders
+from fcco_lab.files import remove
 from fcco_lab.jobs import RunJob, run_job
 from fcco_lab.presentation.figures import plot_axes
 from fcco_lab.presentation.tables import rich_rows
@@ -43,6 +44,7 @@ def run_configs(
     missing = [RunJob(c, data_dir, scratch) for name, c in wanted.items() if name not in results]
     if missing:
         run_jobs(missing, run_job, results, console=console, workers=workers, what=what)
+        remove(scratch)
     return [results.records[name] for name in wanted]
 
 

@@ -118,7 +118,7 @@ class Table:
             row = int(wrong.argmax())
             if column.isna().iloc[row]:
                 raise self.wrong(name, row, "it is empty")
-            raise self.wrong(name, row, f"{str(column.iloc[row])!r} is no number of float32")
+            raise self.wrong(name, row, f"{str(column.iloc[row])!r} is not a finite float32 number")
         return values
 
     def names(self, column: str) -> list[str]:

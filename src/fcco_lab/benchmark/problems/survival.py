@@ -1,4 +1,4 @@
-"""Cox's partial likelihood, linear: convex, one block per event."""
+"""Survival data: GBSG, METABRIC and SUPPORT."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def standardized(inputs: Tensor) -> Tensor:
 
 
 def cox(name: str, data_dir: Path | None) -> Problem:
-    """GBSG, METABRIC and SUPPORT."""
+    """Cox's partial likelihood of a linear score; convex, one block per event."""
     train, _ = load_survival(name, data_dir)
     x = standardized(train.inputs)
     labels = train.times, train.events
