@@ -28,8 +28,8 @@ def torchsurv(task: Task, *, lr: float, decay: float) -> None:
         scores = task.model(task.inputs(index))
         if not events[index].any():
             return task.with_penalty(0 * scores.sum())
-        # It works in float32 only.
-        value = cox(scores.float(), events[index], times[index].float(), ties_method="efron")
+        # Scores and times must have torch's default precision.
+        value = cox(scores, events[index], times[index].to(scores.dtype), ties_method="efron")
         return task.with_penalty(value)
 
     descend(task, loss, adam=True, lr=lr, decay=decay)
