@@ -4,7 +4,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -94,12 +94,6 @@ class Job:
         return f"{self.problem} {self.solver} {self.batch} {self.setting} {self.seed}"
 
 
-@cache
-def _warm_up() -> None:
-    """Build an optimizer: the first one imports parts of torch, which takes a second."""
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
-
-
 @contextmanager
 def _in_float64() -> Iterator[None]:
     """Gaps of 1e-6 need it."""
@@ -123,7 +117,6 @@ def prepare(place: tuple[str, Path | None]) -> dict[str, Any]:
 def measure(job: Job) -> dict[str, Any]:
     """The record of a run."""
     budget = job.budget
-    _warm_up()
     with _in_float64():
         problem, solver = find_problem(job.problem, budget.data_dir), find_solver(job.solver)
         settings = settings_to_try(solver.ranges, solver.default, budget.tuned)[job.setting]

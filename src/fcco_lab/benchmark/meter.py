@@ -59,7 +59,7 @@ class Meter:
         self._known, self._seconds = known, seconds
         self._best, self._paused = 1.0, 0.0
         self._previous = [p.detach().clone() for p in params]
-        self._begin = time.process_time()
+        self._begin: float | None = None
         model.register_forward_hook(self._count)
 
     def _count(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -79,7 +79,9 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """CPU time so far, without the evaluations."""
+        """CPU time since the first step, without the evaluations."""
+        if self._begin is None:
+            return 0.0
         return time.process_time() - self._begin - self._paused
 
     def goes_on(self) -> bool:
@@ -88,6 +90,8 @@ class Meter:
         When a step has gone beyond a point of the grid, the gap is evaluated where the weights were
         before this step: a point shows what was reached with no more than its work.
         """
+        if self._begin is None:  # before it, libraries are imported and optimizers built
+            self._begin = time.process_time()
         now = self.passes
         if self._next_point() < min(now, self.limit):
             self._evaluate(self._previous)

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fcco.objectives import AveragePrecision, Cox, PartialAUC, SquaredHinge
@@ -28,8 +29,11 @@ def torchsurv(task: Task, *, lr: float, decay: float) -> None:
         scores = task.model(task.inputs(index))
         if not events[index].any():
             return task.with_penalty(0 * scores.sum())
-        # Scores and times must have torch's default precision.
-        value = cox(scores, events[index], times[index].to(scores.dtype), ties_method="efron")
+        torch.set_default_dtype(torch.float32)  # it casts to float32, and adds to the default
+        try:
+            value = cox(scores, events[index], times[index], ties_method="efron")
+        finally:
+            torch.set_default_dtype(torch.float64)
         return task.with_penalty(value)
 
     descend(task, loss, adam=True, lr=lr, decay=decay)
