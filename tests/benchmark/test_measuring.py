@@ -107,7 +107,7 @@ def test_every_usual_solver_comes_nearer(load, name):
     if not solvers()[name].applies(problem):
         pytest.skip("it does not apply")
     _, record = run(load, name, lr=0.01 if "adam" in name or "normalized" in name else 0.2)
-    assert record["status"] == "done"
+    assert record["status"] in ("done", "stalled")
     assert record["gaps"][-1] < 0.8
     assert record["gaps"] == sorted(record["gaps"], reverse=True)
 

@@ -18,6 +18,9 @@ _SOLVED = 1e-8
 """A run ends at this gap if the optimum is known."""
 _LOST = 1e3
 """A run has diverged at this gap; it starts from 1."""
+_PATIENCE, _FROM = 9, 24
+"""A run has stalled if the gap fell by less than 1 % over so many points of the grid (a factor of 4
+in work), from the point at 4 passes on."""
 
 
 class Diverged(Exception):
@@ -97,6 +100,9 @@ class Meter:
             self._evaluate(self._previous)
             while self._next_point() < min(now, self.limit):
                 self.gaps.append(self._best)
+            if len(self.gaps) > _FROM and not self.status:
+                earlier = self.gaps[-_PATIENCE]
+                self.status = "stalled" if earlier - self._best < 0.01 * abs(earlier) else ""
         for before, p in zip(self._previous, self._params, strict=True):
             before.copy_(p.detach())
         if not self.status and now >= self.limit:

@@ -14,19 +14,15 @@ USUAL = [
     "in-batch",
     "in-batch-adam",
     "large-batch",
-    "accumulation",
     "table-sgd",
     "table-adam",
-    "bsgd",
     "sox",
     "sox-updated",
     "sox-adam",
     "msvrm-v1",
     "msvrm-v2",
-    "msvrm-v2-normalized",
     "msvrm-v3",
     "svrg",
-    "fresh-pair-v2",
 ]
 """Those that are run unless others are named."""
 

@@ -14,11 +14,11 @@ from fcco_lab.benchmark.task import Task
 __all__ = ["ADAM", "BATCH_LOSSES", "SGD", "descend"]
 
 SGD: Mapping[str, Range] = {
-    "lr": Log(0.003, 3.0),
-    "decay": Log(1.0, 200.0),
+    "lr": Log(0.01, 10.0),
+    "decay": Log(0.1, 100.0),
     "momentum": Choice(0.0, 0.9),
 }
-ADAM: Mapping[str, Range] = {"lr": Log(3e-4, 0.3), "decay": Log(1.0, 200.0)}
+ADAM: Mapping[str, Range] = {"lr": Log(3e-4, 0.3), "decay": Log(0.1, 100.0)}
 """``lr`` of SGD is in units of 1 / curvature; that of Adam needs no unit."""
 
 NO_DECAY = 1e9

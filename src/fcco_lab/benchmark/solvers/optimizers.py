@@ -19,8 +19,8 @@ __all__ = ["optimizers"]
 _UPDATES: dict[str, type[Update]] = {"plain": Plain, "normalized": Normalized, "adam": Adam}
 
 _RANGES: Mapping[str, Range] = {
-    "lr": Log(0.003, 3.0),
-    "decay": Log(1.0, 200.0),
+    "lr": Log(0.01, 10.0),
+    "decay": Log(0.1, 100.0),
     "alpha": Uniform(0.05, 1.0),
     "beta": Uniform(0.1, 1.0),
 }
