@@ -363,7 +363,10 @@ class Results:
         found = {}
         for cell in [(name, batch, m) for m in methods if (name, batch, m) in self.runs]:
             lr, _ = self.best(cell)
-            found[cell[2]] = [self.runs[cell][lr, seed] for seed in range(5)]
+            if all((lr, seed) in self.runs[cell] for seed in range(5)):
+                found[cell[2]] = [self.runs[cell][lr, seed] for seed in range(5)]
+        if not found:
+            return "", []
         best = min(found, key=lambda m: mean(r["objective"] for r in found[m]))
         return best, [r.get(field) for r in found[best]]
 
@@ -381,10 +384,11 @@ def write_table(results, field):
             line = f"| {name} | {batch} |"
             for methods in groups.values():
                 best, values = results.final(name, batch, methods, field)
-                if None not in values:
+                if best and None not in values:
                     which = f" ({best.split()[-1]})" if len(methods) > 1 else ""
                     line += f" {mean(values):.3f} ± {stdev(values):.3f}{which} |".replace("0.", ".")
-            yield line
+            if not line.endswith(f" {batch} |"):
+                yield line
 
 
 def draw(results, path):
@@ -395,7 +399,7 @@ def draw(results, path):
     from fcco_lab.presentation.styles import styles
 
     rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "means"})
-    figure = Figure(figsize=(5.4, 7.8), layout="constrained")
+    figure = Figure(figsize=(5.4, 8.4), layout="constrained")
     looks = styles(GROUPS)
     for place, name in zip(figure.subplots(3, 2).ravel(), PROBLEMS, strict=True):
         batches = results.batches(name)
@@ -405,12 +409,12 @@ def draw(results, path):
             style = {"color": looks[label].colour, "marker": looks[label].mark or "v"}
             place.plot(batches, heights, ls=dash, lw=width, ms=5, label=label, **style)
         place.set_title(name, fontsize=10)
+        place.set_xlabel("batch size", fontsize=9)
         place.set_xscale("log", base=2)
         place.set_xticks(batches, [str(batch) for batch in batches])
         place.tick_params(labelsize=9)
         place.grid(alpha=0.25, lw=0.6)
         place.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("batch size", fontsize=10)
     figure.supylabel("final objective on the training set", fontsize=10)
     handles, labels = place.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9, frameon=False)

@@ -1,7 +1,6 @@
 """Results that survive interruption: one JSON line per record, appended and flushed."""
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,26 @@ __all__ = ["Results"]
 class Results:
     """An append-only file of records, each with a unique ``name``.
 
-    A line that a crash left incomplete is skipped, so its record is made again.
+    A line that a crash left incomplete is skipped, so its record is made again; ``broken`` has the
+    numbers of all lines that are no record.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records: dict[str, dict[str, Any]] = {}
+        self.broken: list[int] = []
         path.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text() if path.exists() else ""
         self._cut_short = bool(text) and not text.endswith("\n")
-        for line in text.splitlines():
-            # A name that is no text, or missing, is of no record of ours.
-            with suppress(ValueError, KeyError, TypeError, RecursionError):
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip():
+                continue
+            try:
                 record = json.loads(line)
                 self.records[record["name"]] = record
+            except (ValueError, KeyError, TypeError, RecursionError):
+                # A name that is no text, or missing, is of no record of ours.
+                self.broken.append(number)
 
     def __contains__(self, name: str) -> bool:
         return name in self.records

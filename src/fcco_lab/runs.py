@@ -98,9 +98,12 @@ def _leave_out(what: str) -> None:
 def _read(file: Path) -> list[Any]:
     if file.name == "record.json":
         return [json.loads(file.read_text())]
-    records = [record for record in Results(file).records.values() if "curve" in record]
+    results = Results(file)
+    records = [record for record in results.records.values() if "curve" in record]
     if not records and file.stat().st_size:
         raise ValueError("no line of it is a record")
+    for number in results.broken:
+        _leave_out(f"line {number} of {file}: it is no record")
     return records
 
 

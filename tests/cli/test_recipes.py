@@ -7,7 +7,7 @@ from fcco_lab.cli.recipes import recipes
 
 SMALL = {"m": 4, "blocks": 2, "horizon": 7, "inner_size": 3, "mu": 1.0, "epsilon": 0.3}
 
-# From docs/theory.md: which theorem each label is.
+# From docs/equations.md: which theorem each label is.
 THEOREMS = {
     "new:1": 1,
     "thm:1": 2,

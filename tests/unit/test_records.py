@@ -34,7 +34,7 @@ from fcco_lab.datasets.records import Classified, Ranked, Survival
             lambda: Ranked(torch.tensor([[1, torch.nan]]), torch.tensor([1]), torch.tensor([1])),
             "got nan in row 0, column 1",
         ),
-        (lambda: Survival(torch.zeros(2), torch.tensor([1, 2]), torch.ones(2).bool()), "times"),
+        (lambda: Survival(torch.zeros(2), torch.ones(2).int(), torch.ones(2).bool()), "times"),
         (lambda: Survival(torch.zeros(2), torch.ones(2), torch.ones(2)), "events .*bool"),
         (lambda: Survival(torch.zeros(2), torch.ones(3), torch.ones(2).bool()), "times has 3"),
         (lambda: Survival(torch.zeros(2), torch.ones(2), torch.ones(3).bool()), "events has 3"),

@@ -25,7 +25,7 @@ __all__ = ["CoxRegressor"]
 class Outcomes(Target):
     """The times of subjects, and whether they are times of events."""
 
-    times: NDArray[np.float64]
+    times: NDArray[Any]
     events: NDArray[np.bool_]
     ties: str
 
@@ -181,8 +181,8 @@ class CoxRegressor(ScoringEstimator):
         return self
 
 
-def read_outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Times and events from either form of y.
+def read_outcomes(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Times and events from either form of y; times in whole numbers stay exact.
 
     Examples:
         >>> read_outcomes([[3.0, 1], [4.0, 0]])
@@ -199,7 +199,7 @@ def read_outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]
                 "y must have two fields, a boolean (event) and a number (time), got "
                 f"{y.dtype} of shape {y.shape}"
             )
-        times, events = y[numbers[0]].astype(np.float64), y[kinds["b"]]
+        times, events = _exact(y[numbers[0]]), y[kinds["b"]]
     else:
         if y.ndim != 2 or y.shape[1] != 2:
             raise ValueError(
@@ -208,7 +208,7 @@ def read_outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]
             )
         if y.dtype.kind in "cmMSU":
             raise ValueError(f"y must hold real numbers, got {y.dtype}")
-        times, flags = y.astype(np.float64).T
+        times, flags = _exact(y).T
         if not np.isin(flags, (0, 1)).all():
             raise ValueError("y: the second column, event, must hold only 0 and 1")
         events = flags == 1
@@ -218,6 +218,11 @@ def read_outcomes(y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]
         got = "NaN" if np.isnan(times[row]) else times[row]
         raise ValueError(f"y: times must be finite and not negative, got {got} in row {row}")
     return np.ascontiguousarray(times), np.ascontiguousarray(events)
+
+
+def _exact(numbers: NDArray[Any]) -> NDArray[Any]:
+    """In float64, but for whole numbers: beyond 2^53 two of them would become one time."""
+    return numbers if numbers.dtype.kind in "iu" else numbers.astype(np.float64)
 
 
 def _functions(times: NDArray[Any], values: NDArray[Any], before: float) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 """Survival curves of a Cox model: Breslow's baseline hazard, and step functions of time."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +36,7 @@ class StepFunction:
 
 def baseline_hazard(
     scores: NDArray[np.float64],
-    times: NDArray[np.float64],
+    times: NDArray[Any],
     events: NDArray[np.bool_],
     weight: NDArray[np.float64] | None = None,
 ) -> StepFunction:
@@ -55,9 +56,9 @@ def baseline_hazard(
     distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
     weight = np.ones(len(times)) if weight is None else weight
     deaths = np.bincount(place, weights=weight * events)
-    falling = np.argsort(-times, kind="stable")
+    falling = np.argsort(-place, kind="stable")
     log_sums = np.logaddexp.accumulate((scores + np.log(weight))[falling])
     at_risk = log_sums[counts[::-1].cumsum() - 1][::-1]
     rises, some = np.zeros(len(distinct)), deaths > 0
     rises[some] = np.exp(np.log(deaths[some]) - at_risk[some])
-    return StepFunction(distinct, rises.cumsum(), before=0.0)
+    return StepFunction(distinct.astype(np.float64), rises.cumsum(), before=0.0)

@@ -34,10 +34,12 @@ def read_batch(
     num_samples: int,
     num_tasks: int,
     ranks: Ranks | None = None,
+    made_of: Tensor | None = None,
 ) -> ScoreBatch:
     """Check a batch and merge the draws of one sample: it has the mean of their scores.
 
-    Ranks that train together exchange (index, score, weight) before merging.
+    Ranks that train together exchange (index, score, weight) before merging; ``made_of`` is the
+    fingerprint that their losses share.
 
     Examples:
         >>> batch = read_batch(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([4, 4, 0]), None,
@@ -46,7 +48,7 @@ def read_batch(
         (tensor([0, 4]), tensor([[5., 2.]]), 0.5)
     """
     read = partial(_checked, scores, index, weight, num_samples, num_tasks)
-    index, scores, *weights = exchange(ranks, read)
+    index, scores, *weights = exchange(ranks, read, made_of)
     draws = len(index)
     if len(index.unique()) == draws:
         share = weights[0].unsqueeze(1) / max(draws, 1) if weights else 1 / max(draws, 1)
@@ -76,7 +78,8 @@ def read_index(given: Any, count: int, *, name: str = "index", members: str = "s
             f"{name} must be whole numbers of shape (B,), got {index.dtype} of shape "
             f"{tuple(index.shape)}"
         )
-    index = index.long()
+    # Of an index that is not contiguous, torch.searchsorted warns.
+    index = index.long().contiguous()
     if not len(index):
         return index
     least, most = index.aminmax()

@@ -82,7 +82,7 @@ class ContrastiveLoss(RowLoss):
         """
         size = self.objective.num_samples
         read = partial(read_embeddings, index, size, first=first, second=second)
-        index, first, second = exchange(self._together(), read)
+        index, first, second = exchange(self._together(), read, self.fingerprint)
         weights, others = weights_of_others(index)
         with torch.autocast(first.device.type, enabled=False):
             cosines = normalize(first, dim=1) @ normalize(second, dim=1).T

@@ -90,6 +90,11 @@ class Criterion(nn.Module):
         buffers = [(part, name) for part in self.modules() for name in part._buffers]
         before = [part._buffers[name] for part, name in buffers]
         table = self.get_buffer(self._table)
+        if table.is_meta and not fn(table).is_meta:
+            raise NotImplementedError(
+                f"{type(self).__name__} cannot leave the meta device, where its table and what it "
+                "was built from are lost: build it on the device where it is used"
+            )
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for (part, name), tensor in zip(buffers, before, strict=True):
             moved = part._buffers[name]

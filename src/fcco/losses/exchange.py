@@ -17,7 +17,9 @@ _PLACE = {"nccl": "cuda", "xccl": "xpu"}
 """Where a backend wants its tensors; others take them from the host."""
 
 
-def exchange(ranks: Ranks | None, read: Callable[[], Sequence[Tensor]]) -> list[Tensor]:
+def exchange(
+    ranks: Ranks | None, read: Callable[[], Sequence[Tensor]], made_of: Tensor | None = None
+) -> list[Tensor]:
     """The columns of the joint batch, rank after rank; the same numbers on every rank.
 
     This rank's part stays attached to its graph, with its gradient times the number of ranks: every
@@ -32,6 +34,7 @@ def exchange(ranks: Ranks | None, read: Callable[[], Sequence[Tensor]]) -> list[
         ranks: None: there are no others.
         read: checks this rank's batch and returns its columns, of equal length; if it raises on one
             rank, all raise.
+        made_of: the fingerprint of labels and settings that all ranks must share.
 
     Examples:
         >>> exchange(None, lambda: [torch.tensor([3, 1])])
@@ -48,15 +51,17 @@ def exchange(ranks: Ranks | None, read: Callable[[], Sequence[Tensor]]) -> list[
     none = torch.empty(len(columns[0]) if columns else 0, 0, dtype=torch.uint8, device=place)
     sent = torch.cat([none, *(_bytes(column).to(place) for column in columns)], dim=1)
     make = [(str(column.dtype), tuple(column.shape[1:])) for column in columns]
-    head = torch.tensor([error is not None, *sent.shape, crc32(repr(make).encode())], device=place)
+    content = None if made_of is None else int(made_of)
+    check = crc32(repr((content, make)).encode())
+    head = torch.tensor([error is not None, *sent.shape, check], device=place)
     faults, counts, widths, makes = torch.stack(ranks.gather(head)).T.tolist()
     if any(faults):
         raise error or RuntimeError("another rank found a fault, and says which")
     if len(set(makes)) > 1:
         raise ValueError(
             f"ranks bring batches of different make, this one {make}, with {widths} bytes per "
-            "sample: do they differ in dtype, in the size of an embedding, or in whether there is "
-            "a weight?"
+            "sample: do they differ in dtype, in the size of an embedding, in whether there is a "
+            "weight, or were their losses built from other labels or settings?"
         )
     padded = torch.zeros(max(counts), widths[0], dtype=torch.uint8, device=place)
     padded[: len(sent)] = sent

@@ -1,7 +1,9 @@
 """What a table was built from, as one number that travels with it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from numbers import Real
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -30,22 +32,38 @@ def fingerprint(*made_of: Any) -> Tensor:
 
 
 def _parts(thing: Any) -> Iterator[bytes]:
-    if isinstance(thing, nn.Parameter) or (callable(thing) and not hasattr(thing, "__dict__")):
+    """What counts, each part with its end: (1, 23) must not be taken for (12, 3)."""
+    if isinstance(thing, nn.Parameter):
         return
     if isinstance(thing, Tensor):
         # Not contiguous(): it leaves the stride of a single element as it is, and view fails then.
         flat = thing.detach().cpu().clone(memory_format=torch.contiguous_format)
-        yield f"{flat.dtype}{tuple(flat.shape)}".encode()
+        yield f"{flat.dtype} {tuple(flat.shape)};".encode()
         yield flat.flatten().view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-    elif isinstance(thing, str | int | float | bool | None):
-        yield repr(thing).encode()
-    elif isinstance(thing, list | tuple):
-        for part in thing:
+    elif isinstance(thing, str | bool | None):
+        yield f"{thing!r};".encode()
+    elif isinstance(thing, Real):  # 1, 1.0 and those of NumPy are one setting
+        yield f"{float(thing)};".encode()
+    elif hasattr(thing, "__array__"):
+        array = thing.__array__()
+        yield f"{array.dtype} {array.shape};".encode()
+        yield repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+    elif isinstance(thing, Mapping | list | tuple):
+        yield f"{len(thing)} parts;".encode()
+        for part in thing.items() if isinstance(thing, Mapping) else thing:
             yield from _parts(part)
-    elif type(thing).__module__.startswith("fcco") or hasattr(thing, "num_blocks"):
-        yield type(thing).__qualname__.encode()
+    elif _has_settings(thing):
+        yield f"{type(thing).__qualname__};".encode()
         # Names that begin with "_" are derived from the others, and a mode is no setting.
         settings = vars(thing).keys() - {"training"}
         for name in sorted(name for name in settings if not name.startswith("_")):
-            yield name.encode()
+            yield f"{name}=".encode()
             yield from _parts(vars(thing)[name])
+
+
+def _has_settings(thing: Any) -> bool:
+    """Whether the attributes of an object count: of ours, an objective, or a user's surrogate."""
+    if isinstance(thing, FunctionType | MethodType | type) or not hasattr(thing, "__dict__"):
+        return False
+    ours = type(thing).__module__.startswith("fcco")
+    return ours or hasattr(thing, "num_blocks") or callable(thing)

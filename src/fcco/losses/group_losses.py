@@ -29,7 +29,7 @@ class _GroupLoss(RowLoss):
             groups: (B,), to which group each sample belongs.
         """
         read = partial(_checked, losses, groups, self.objective.num_blocks)
-        groups, losses = exchange(self._together(), read)
+        groups, losses = exchange(self._together(), read, self.fingerprint)
         if not len(groups):
             raise ValueError("losses and groups are empty: a batch has at least one sample")
         blocks, owner, counts = groups.unique(return_inverse=True, return_counts=True)
@@ -40,9 +40,10 @@ class _GroupLoss(RowLoss):
 class GroupDROLoss(_GroupLoss):
     """KL-regularized worst group: the mean over the probed groups of T (exp(u / T) - 1).
 
-    u is the tracked mean loss of a group. As the temperature T goes to 0 the worst group alone
-    counts, as it goes to infinity all count alike. ``criterion.objective.risk(value)`` is the soft
-    maximum. The objective is ``fcco.objectives.GroupDRO``.
+    u is the tracked mean loss of a group; beyond u = 10 T the exponential continues along its
+    tangent. As the temperature T goes to 0 the worst group alone counts, as it goes to infinity all
+    count alike. ``criterion.objective.risk(value)`` is the soft maximum. The objective is
+    ``fcco.objectives.GroupDRO``.
 
     On several ranks the batch is that of all of them: 8 bytes and the loss for every sample.
 

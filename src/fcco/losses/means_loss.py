@@ -83,7 +83,8 @@ class MeansLoss(RowLoss):
     def _of_lines(self, *given: Tensor) -> Tensor:
         """The loss of the batch of all ranks; if reading it raises on one rank, all raise."""
         with torch.autocast(self.table.rows.device.type, enabled=False):
-            (lines,) = exchange(self._together(), lambda: [self._lines(*given)])
+            read = lambda: [self._lines(*given)]  # noqa: E731
+            (lines,) = exchange(self._together(), read, self.fingerprint)
             return self._take(self.objective.probe(self._statistics(lines)))
 
     def _lines(self, statistics: Tensor) -> Tensor:

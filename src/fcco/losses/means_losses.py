@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+from fcco.losses.fingerprint import fingerprint
 from fcco.losses.means_loss import MeansLoss
 from fcco.methods import Beta
 from fcco.objectives.domains import check_positive
@@ -50,6 +51,7 @@ class F1Loss(MeansLoss):
         weights = 1 + square, 1.0, square
         super().__init__(_Ratio(*weights), (blocks, 3), beta=beta)
         self.num_tasks, self.average = num_tasks, average
+        self.fingerprint = fingerprint(self.objective, num_tasks, average)
 
     def forward(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
         """The loss of a batch.
@@ -105,6 +107,7 @@ class DiceLoss(MeansLoss):
         ratio = _Ratio(1.0, first, second, 1.0 - first - second)
         super().__init__(ratio, (whole("num_classes", num_classes) - first_class, 3), beta=beta)
         self.num_classes, self.first_class = num_classes, first_class
+        self.fingerprint = fingerprint(self.objective, num_classes, first_class)
 
     def forward(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
         """The loss of a batch.
@@ -162,8 +165,9 @@ class CorrelationLoss(MeansLoss):
         super().__init__(function, (whole("num_outputs", num_outputs), 5), beta=beta)
         self.num_outputs = num_outputs
         self.concordance = concordance
+        self.fingerprint = fingerprint(self.objective, concordance)
         self.register_buffer("shift", torch.zeros(num_outputs, 2, dtype=torch.float64))
-        self._used: Tensor = self.shift
+        self._first: Tensor = self.shift
         self.double()
 
     def _apply(self, *args: Any, **kwargs: Any) -> Self:
@@ -196,17 +200,25 @@ class CorrelationLoss(MeansLoss):
 
         A shift changes no correlation; concordance allows one that both share, the targets'.
         """
-        self._used = self.shift
-        if len(lines) and not self.table.visited.any():
-            self._used = lines.detach().mean(0)
-            if self.concordance:
-                self._used = self._used[:, 1:].expand(-1, 2)
-        x, y = (lines - self._used.to(lines)).unbind(-1)
+        x, y = (lines - self._choose_shift(lines).to(lines)).unbind(-1)
         return torch.stack([x, y, x.square(), y.square(), x * y], dim=-1)
 
+    def _choose_shift(self, lines: Tensor) -> Tensor:
+        if self.table.visited.any() or not len(lines):
+            return self.shift
+        if self._window is not None:  # batches that are joined need one shift
+            return self._first
+        shift = lines.detach().mean(0)
+        if self.concordance:
+            shift = shift[:, 1:].expand(-1, 2)
+        if self._writes:  # if this batch is the first to be written, or to open a window
+            self._first = shift
+        return shift
+
     def _remember(self, probe: Probe) -> None:
+        if not self.counts[2]:
+            self.shift.copy_(self._first)
         super()._remember(probe)
-        self.shift.copy_(self._used)
 
 
 class ParityLoss(MeansLoss):

@@ -68,7 +68,7 @@ class NCALoss(RowLoss):
             index: (B,), which samples of the training set these are.
         """
         read = partial(read_embeddings, index, len(self.classes), embeddings=embeddings)
-        index, embeddings = exchange(self._together(), read)
+        index, embeddings = exchange(self._together(), read, self.fingerprint)
         weights, others = weights_of_others(index)
         classes = self.classes[index.to(self.classes.device)].to(index.device)
         everyone = torch.arange(len(index), device=index.device)

@@ -117,6 +117,7 @@ class ScoreLoss(Criterion):
             num_samples=len(self.scores),
             num_tasks=self.scores.shape[1],
             ranks=self._together(),
+            made_of=self.fingerprint,
         )
         taken = self._pending.recomputed(batch.index, batch.scores)
         if taken is None:

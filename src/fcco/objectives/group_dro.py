@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy, softplus
 
 from fcco.objectives.domains import check_positive
 from fcco.objectives.grouped import GroupObjective
-from fcco.objectives.surrogates import exp_then_linear
 from fcco.problem.batches import GroupBatch
 from fcco.problem.probe import Probe
 
@@ -71,8 +70,10 @@ class GroupDRO(GroupObjective):
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
         """The exponential, shifted to 0 at u = 0."""
-        scaled = exp_then_linear(u[:, 0] / self.temperature, self.cap / self.temperature)
-        return self.temperature * (scaled - 1)
+        x, limit = u[:, 0] / self.temperature, self.cap / self.temperature
+        # expm1: in float32 exp(x) - 1 has no digit left where x is small, at high temperatures.
+        below = x.clamp(max=limit)
+        return self.temperature * (below.expm1() + below.exp() * (x - limit).relu())
 
     def risk(self, value: float) -> float:
         """The soft maximum of the losses of the groups, from the value of the objective.
@@ -88,7 +89,7 @@ class GroupDRO(GroupObjective):
         """
         ratio = value / self.temperature
         limit = self.cap / self.temperature
-        if ratio <= math.expm1(limit):
+        if math.log1p(ratio) <= limit:
             return self.temperature * math.log1p(ratio)
         # On the tangent value / T + 1 = exp(limit) (1 + (u - cap) / T).
         return self.cap + self.temperature * ((ratio + 1) * math.exp(-limit) - 1)

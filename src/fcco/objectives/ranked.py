@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from fcco.objectives.anchored import AnchoredObjective
 from fcco.objectives.curves import area, mean_over_tasks
@@ -132,7 +133,8 @@ class RankedObjective(AnchoredObjective):
 
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
         rows = self._row_weights(weight).to(h.device)
-        if weight is None and not h.requires_grad and self._pairs.term.temperature is None:
+        differentiated = h.requires_grad or unpack_dual(h).tangent is not None
+        if weight is None and not differentiated and self._pairs.term.temperature is None:
             return self._value_by_sorting(h.cpu(), rows.cpu())
         return self._pairs.value(h, rows, self._cost, weight) + 0 * h.sum()
 

@@ -186,4 +186,5 @@ def exp_then_linear(x: Tensor, cap: float) -> Tensor:
         >>> bool(exp_then_linear(torch.tensor(1e4), cap=20.0).isfinite())
         True
     """
-    return x.clamp(max=cap).exp() * (1 + (x - cap).clamp(min=0))
+    # relu has no slope at 0, and clamp(max=cap) has one at cap: at x = cap one of both counts.
+    return x.clamp(max=cap).exp() * (1 + (x - cap).relu())

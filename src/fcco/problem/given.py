@@ -135,7 +135,7 @@ def positions(name: str, given: Any, count: int) -> Tensor:
         raise ValueError(f"{name} must be positions in inputs, got booleans")
     if int(places.max()) >= count:
         raise ValueError(f"{name} must lie in 0..{count - 1}, got {int(places.max())}")
-    return places
+    return places.contiguous()  # or torch.searchsorted would warn
 
 
 def absent(names: Tensor, count: int) -> list[int]:

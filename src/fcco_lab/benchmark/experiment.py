@@ -22,7 +22,16 @@ from fcco_lab.benchmark.task import Task, run_solver
 from fcco_lab.choices import choose
 from fcco_lab.named_objects import is_named, load_named
 
-__all__ = ["Budget", "Job", "find_problem", "find_solver", "jobs_of", "measure", "prepare"]
+__all__ = [
+    "Budget",
+    "Job",
+    "find_problem",
+    "find_solver",
+    "in_float64",
+    "jobs_of",
+    "measure",
+    "prepare",
+]
 
 VERSIONS = f"{fcco.__version__}, {torch.__version__}, {platform.python_version()}"
 """Of fcco, torch and Python."""
@@ -95,7 +104,7 @@ class Job:
 
 
 @contextmanager
-def _in_float64() -> Iterator[None]:
+def in_float64() -> Iterator[None]:
     """Gaps of 1e-6 need it."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
@@ -108,7 +117,7 @@ def _in_float64() -> Iterator[None]:
 def prepare(place: tuple[str, Path | None]) -> dict[str, Any]:
     """The record of a problem, given by its name and the directory of the data sets."""
     word, data_dir = place
-    with _in_float64():
+    with in_float64():
         problem = find_problem(word, data_dir)
         found = know(problem, iterations=3000 if problem.convex else 300)
     return {"name": word, **found, "versions": VERSIONS}
@@ -117,7 +126,7 @@ def prepare(place: tuple[str, Path | None]) -> dict[str, Any]:
 def measure(job: Job) -> dict[str, Any]:
     """The record of a run."""
     budget = job.budget
-    with _in_float64():
+    with in_float64():
         problem, solver = find_problem(job.problem, budget.data_dir), find_solver(job.solver)
         settings = settings_to_try(solver.ranges, solver.default, budget.tuned)[job.setting]
         torch.manual_seed(job.seed)

@@ -1,14 +1,16 @@
 """What records say: the cost of each solver to each target."""
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median_high
 from typing import Any, NamedTuple
 
+from fcco.optim.arguments import user_stacklevel
 from fcco_lab.benchmark.meter import GRID
 from fcco_lab.results import Results
 
@@ -114,20 +116,35 @@ class Outcomes:
 def read_outcomes(directory: Path) -> Outcomes:
     """The records of a directory: ``problems.jsonl`` and ``runs.jsonl``.
 
-    If the optimum of a problem is not known, gaps are taken from the best value in the records.
+    If the optimum of a problem is not known, gaps are taken from the best value in the records. A
+    broken record is left out, with a warning that names it.
     """
     problems = Results(directory / "problems.jsonl").records
-    records = Results(directory / "runs.jsonl").records.values()
+    file = directory / "runs.jsonl"
     least: dict[str, float] = defaultdict(float)
-    for record in records:
-        problem = record["name"].split()[0]
-        least[problem] = min(least[problem], *record["gaps"], 0.0)
+    read, errors = [], {}
+    for name, record in Results(file).records.items():
+        try:
+            run = _read_run(record)
+            known = problems[run.cell.problem]["known"]
+        except (KeyError, TypeError, ValueError) as flaw:
+            warnings.warn(f"left out {name!r} of {file}: {flaw!r}", stacklevel=user_stacklevel())
+            continue
+        problem = run.cell.problem
+        least[problem] = 0.0 if known else min(least[problem], *run.gaps, 0.0)
+        read.append(run)
+        if "error" in record:
+            errors[name] = str(record["error"])
     runs = []
-    for record in records:
-        problem, solver, batch, setting, _ = record["name"].split()
-        base = 0.0 if problems[problem]["known"] else least[problem]
-        gaps = [(gap - base) / (1 - base) for gap in record["gaps"]]
-        pace = record["seconds"] / max(record["passes"], 1e-9)
-        runs.append(Run(Cell(problem, int(batch)), solver, int(setting), gaps, pace))
-    errors = {record["name"]: record["error"] for record in records if "error" in record}
+    for run in read:
+        base = least[run.cell.problem]
+        runs.append(replace(run, gaps=[(gap - base) / (1 - base) for gap in run.gaps]))
     return Outcomes(problems, runs, errors)
+
+
+def _read_run(record: Mapping[str, Any]) -> Run:
+    """A record as it is, with gaps that refer to the optimum as far as it was known."""
+    problem, solver, batch, setting, _ = record["name"].split()
+    pace = record["seconds"] / max(record["passes"], 1e-9)
+    gaps = [float(gap) for gap in record["gaps"]]
+    return Run(Cell(problem, int(batch)), solver, int(setting), gaps, pace)

@@ -116,9 +116,7 @@ def survival(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[S
         with reading(f"{path}, t{part} and e{part}"):
             if ((events != 0) & (events != 1)).any():
                 raise ValueError(f"e{part} must hold only 0 and 1")
-            # In float64 unless the file has less: rounded times would become ties.
-            precision = np.float32 if times.dtype == np.float32 else np.float64
-            return Survival(inputs, _floats(times, precision), events.bool())
+            return Survival(inputs, _times(times), events.bool())
 
     return _alike([make(part) for part in parts], path)
 
@@ -185,6 +183,15 @@ def _floats(array: NDArray[Any], precision: type[np.floating[Any]] = np.float32)
     with np.errstate(over="ignore"):  # what becomes infinite is then refused by its place
         # A copy: torch wants memory of its own that it may write to, in native byte order.
         return torch.from_numpy(np.array(array, dtype=precision, order="C"))
+
+
+def _times(array: NDArray[Any]) -> Tensor:
+    """In float64, or what else holds all digits: rounded times would become ties."""
+    if array.dtype.kind in "iu" and array.max(initial=0) > 2**53:
+        if array.max() >= 2**63:
+            raise ValueError(f"times must be below 2^63, got {array.max()} in row {array.argmax()}")
+        return torch.from_numpy(array.astype(np.int64))
+    return _floats(array, np.float32 if array.dtype == np.float32 else np.float64)
 
 
 def _features(arrays: Arrays, key: str, path: Path) -> Tensor:

@@ -172,7 +172,7 @@ def _classes(table: Table, label: str) -> tuple[Tensor]:
 
 
 def _survival(table: Table, time: str, event: str) -> tuple[Tensor, Tensor]:
-    times = table.numbers(time)  # in float64: rounded times would become ties
+    times = table.numbers(time, exact=True)  # rounded times would become ties
     events = table.numbers(event)
     table.require(time, times >= 0, "a time must not be negative")
     table.require(event, (events == 0) | (events == 1), "it must be 1 (event) or 0 (censored)")

@@ -88,7 +88,7 @@ class Survival:
 
     Args:
         inputs: N samples along the first dimension.
-        times: (N,) float32 or float64, finite, 0 and up.
+        times: (N,) float32, float64 or int64, finite, 0 and up.
         events: (N,) booleans; False where the sample is censored at its time.
 
     Examples:
@@ -104,7 +104,7 @@ class Survival:
     events: Tensor
 
     def __post_init__(self) -> None:
-        _check_column("times", self.times, torch.float32, torch.float64)
+        _check_column("times", self.times, torch.float32, torch.float64, torch.int64)
         _check_column("events", self.events, torch.bool)
         _check_inputs(self.inputs)
         _check_length("times", self.times, self.inputs)

@@ -106,11 +106,16 @@ class Table:
         """The names of the columns, or the first twenty of them."""
         return ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
-        """A column of finite numbers, or of truth values as 0 and 1."""
+    def numbers(self, name: str, *, exact: bool = False) -> NDArray[Any]:
+        """A column of finite numbers, or of truth values as 0 and 1, in float64.
+
+        Args:
+            name: of the column.
+            exact: whole numbers that float64 would round are returned as int64.
+        """
         column = self.frame[name]
         if column.dtype.kind in "biuf":
-            values: NDArray[np.float64] = column.to_numpy(np.float64, na_value=math.nan)
+            values: NDArray[Any] = column.to_numpy(np.float64, na_value=math.nan)
         else:
             values = np.array([_number(cell) for cell in column])
         wrong = ~(np.abs(values) <= LARGEST)
@@ -119,6 +124,10 @@ class Table:
             if column.isna().iloc[row]:
                 raise self.wrong(name, row, "it is empty")
             raise self.wrong(name, row, f"{str(column.iloc[row])!r} is not a finite float32 number")
+        if exact and column.dtype.kind in "iu" and values.max() >= 2**53:
+            if values.max() >= 2**63:
+                raise self.wrong(name, int(values.argmax()), "it is 2^63 or more")
+            values = column.to_numpy(np.int64)
         return values
 
     def names(self, column: str) -> list[str]:

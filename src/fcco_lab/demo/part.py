@@ -1,6 +1,6 @@
 """A part of the demo: a problem, and those who try to solve it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 __all__ = ["Outcome", "Part", "Run", "Show"]
@@ -10,11 +10,10 @@ Show = Callable[[float, float], None]
 
 
 class Outcome(NamedTuple):
-    """The exact objective against cost, and a metric on held-out data at the end."""
+    """The exact objective against batch size or cost."""
 
     cost: list[float]
     objective: list[float]
-    metric: float
 
 
 Run = Callable[[int, float, Show], Outcome]
@@ -26,16 +25,18 @@ class Part(NamedTuple):
 
     Args:
         title: above the panel.
-        cost: the horizontal axis.
-        objective: the vertical axis, on a log scale.
-        metric: the metric on held-out data.
+        cost: the horizontal axis, on a log scale.
+        objective: the vertical axis.
         contenders: by label.
-        emphasis: the contender whose line is drawn thicker.
+        shown: places on the horizontal axis that the table shows.
+        emphasis: the contenders whose lines are drawn thicker.
+        logarithmic: whether the vertical axis has a log scale.
     """
 
     title: str
     cost: str
     objective: str
-    metric: str
     contenders: dict[str, Run]
-    emphasis: str = ""
+    shown: Sequence[float]
+    emphasis: Sequence[str] = ()
+    logarithmic: bool = True

@@ -14,11 +14,11 @@ from fcco_lab.benchmark.task import Task
 __all__ = ["ADAM", "BATCH_LOSSES", "SGD", "descend"]
 
 SGD: Mapping[str, Range] = {
-    "lr": Log(0.01, 10.0),
-    "decay": Log(0.1, 100.0),
+    "lr": Log(0.1, 3.0),
+    "decay": Log(0.3, 30.0),
     "momentum": Choice(0.0, 0.9),
 }
-ADAM: Mapping[str, Range] = {"lr": Log(3e-4, 0.3), "decay": Log(0.1, 100.0)}
+ADAM: Mapping[str, Range] = {"lr": Log(1e-3, 0.3), "decay": Log(0.3, 30.0)}
 """``lr`` of SGD is in units of 1 / curvature; that of Adam needs no unit."""
 
 NO_DECAY = 1e9
@@ -74,7 +74,7 @@ def _remembering(task: Task, **settings: Any) -> None:
 
 
 def _entry(run: Callable[..., None], *, adam: bool, **fixed: Any) -> Solver:
-    default = {"lr": 1e-3 if adam else 0.1, "decay": NO_DECAY}
+    default = {"lr": 1e-3 if adam else 0.3, "decay": NO_DECAY}
     return Solver(
         partial(run, adam=adam, **fixed),
         ADAM if adam else SGD,

@@ -19,11 +19,17 @@ __all__ = ["optimizers"]
 _UPDATES: dict[str, type[Update]] = {"plain": Plain, "normalized": Normalized, "adam": Adam}
 
 _RANGES: Mapping[str, Range] = {
-    "lr": Log(0.01, 10.0),
-    "decay": Log(0.1, 100.0),
-    "alpha": Uniform(0.05, 1.0),
-    "beta": Uniform(0.1, 1.0),
+    "lr": Log(0.1, 3.0),
+    "decay": Log(0.3, 30.0),
+    "alpha": Uniform(0.1, 1.0),
+    "beta": Uniform(0.2, 1.0),
 }
+_ANCHORED: Mapping[str, Range] = {
+    "lr": Log(0.2, 3.0),
+    "alpha": Uniform(0.5, 1.0),
+    "beta": Uniform(0.7, 1.0),
+}
+"""With exact passes the noise goes to 0 by itself, and the step size stays."""
 _NO_DECAY = 1e9
 
 
@@ -85,7 +91,7 @@ def _of_entry(entry: Entry, **fixed: Any) -> Solver:
     """The solver of a method; coefficients that it does not have are not tuned."""
     ranges = {
         name: range_
-        for name, range_ in _RANGES.items()
+        for name, range_ in (_ANCHORED if entry.method.anchored else _RANGES).items()
         if name == "decay" or (name in entry.coefficients and name not in fixed)
     }
     applies = Solver.applies
@@ -96,7 +102,7 @@ def _of_entry(entry: Entry, **fixed: Any) -> Solver:
     return Solver(
         partial(run_optimizer, method=entry.name, **fixed),
         ranges,
-        {"lr": 0.1, "decay": _NO_DECAY},
+        {"lr": 0.3, "decay": _NO_DECAY},
         applies=applies,
         today=entry.name == "bsgd",
         paired=entry.method.needs_pair,
@@ -108,7 +114,7 @@ def _with_rule(solver: Solver, *, update: str, lr: float) -> Solver:
     return replace(
         solver,
         run=partial(solver.run, update=update),
-        ranges={**solver.ranges, "lr": Log(3e-4, 0.3)},
+        ranges={**solver.ranges, "lr": Log(1e-3, 0.3)},
         default={**solver.default, "lr": lr},
     )
 
