@@ -1,10 +1,11 @@
 """Values and gradients against numbers of 60 digits, whatever the scores are and were before.
 
-Scores are tied, far apart, far from 0, tiny, in clusters, or at the limits where a criterion changes
-from sums of exponentials to logarithms. A criterion sees them in batches, after other scores that
-may have been larger by orders of magnitude, and ends with F of the last ones.
+Scores are tied, far apart, far from 0, tiny, in clusters, or at the limits where a criterion
+changes from sums of exponentials to logarithms. A criterion sees them in batches, after other
+scores that may have been larger by orders of magnitude, and ends with F of the last ones.
 """
 
+import contextlib
 import math
 
 import mpmath
@@ -156,13 +157,14 @@ UNITS = {"cox efron": 1.0, "cox breslow": 1.0, "average precision": 1.0, "dro": 
 """The size of what a value is a difference of; without one, small values keep all their digits."""
 
 NORMAL = st.floats(-3, 3, width=32)
-NEAR_LIMITS = st.sampled_from([0.0, -700.0, 700.0, -745.0, 300.0, -300.0, 345.0, -345.0])
+LIMITS = [0.0, 12.0, 300.0, -300.0, 345.0, -345.0, -400.0, 700.0, -700.0, -745.0]
+NEAR_LIMITS = st.builds(float.__add__, st.sampled_from(LIMITS), NORMAL)
 WIDE = st.builds(lambda x, size: x * 10.0**size, NORMAL, st.integers(-30, 3))
 SCORES = st.one_of(
     st.lists(NORMAL, min_size=N, max_size=N),
     st.lists(st.sampled_from([-1.0, 0.0, 0.1]), min_size=N, max_size=N),  # ties
     st.lists(WIDE, min_size=N, max_size=N),
-    st.lists(st.builds(float.__add__, NEAR_LIMITS, NORMAL), min_size=N, max_size=N),
+    st.lists(NEAR_LIMITS, min_size=N, max_size=N),
     st.tuples(st.sampled_from([1e4, -1e4]), st.lists(NORMAL, min_size=N, max_size=N)).map(
         lambda made: [made[0] + x for x in made[1]]
     ),
@@ -207,11 +209,8 @@ def check_case(name, data):
     assert abs(objective.exact(leaf.detach()).item() - expected) <= 1e-13 * size
     # a loss that saw other scores before, with its running sums
     criterion = L.ScoreLoss(objective).double()
-    everyone = torch.arange(N)
-    try:
-        criterion(torch.tensor(before, dtype=torch.float64), everyone)
-    except FloatingPointError:
-        pass  # those of before were too large, and are not remembered
+    with contextlib.suppress(FloatingPointError):  # too large, and not remembered
+        criterion(torch.tensor(before, dtype=torch.float64), torch.arange(N))
     order = torch.tensor(data.draw(st.permutations(range(N)), label="order"))
     for index in order.split(data.draw(st.integers(1, N), label="batch size")):
         fresh = leaf.detach()[index].requires_grad_()
@@ -240,6 +239,22 @@ def check_single_precision(name, data):
     )
 
 
+def check_many_events(ties, data):
+    """So many that products of their risks would leave the range of numbers."""
+    some = st.lists(NEAR_LIMITS, min_size=2, max_size=3, unique=True)
+    few = data.draw(some, label="few")  # different scores, so that many samples share one
+    h = [
+        few[k] for k in data.draw(st.lists(st.integers(0, len(few) - 1), min_size=17, max_size=40))
+    ]
+    times = data.draw(st.permutations(range(len(h))), label="times")
+    with mpmath.workdps(60):
+        expected = float(cox(ties)([mpf(x) for x in h], times, [True] * len(h)))
+    criterion = L.CoxLoss(times, [True] * len(h), ties=ties).double()
+    scores = torch.tensor(h, dtype=torch.float64)
+    for loss in (criterion(scores, torch.arange(len(h))), criterion.exact(scores)):
+        assert loss.item() == pytest.approx(expected, rel=1e-12, abs=1e-12 * max(map(abs, h)))
+
+
 def sweep(check, name, examples):
     options = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 
@@ -259,6 +274,12 @@ def test_values_and_gradients(name):
 @pytest.mark.parametrize("name", CASES)
 def test_single_precision(name):
     sweep(check_single_precision, name, 6)
+
+
+@pytest.mark.parametrize("examples", [100, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_many_events(ties, examples):
+    sweep(check_many_events, ties, examples)
 
 
 @pytest.mark.slow
