@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow coverage lint types imports docs bench bench-peers soak build clean
+.PHONY: demo test test-slow coverage lint types imports docs bench bench-peers soak build clean test-versions
 
 demo: $(STAMP)
 	$(BIN)/fcco demo
@@ -24,6 +24,24 @@ coverage: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m slow
+
+# One cell of the versions that are promised, in an environment of its own (5 GB with torch's usual
+# wheel): make test-versions PYTHON=python3.13 TORCH=2.6.0. The versions of sympy and monai depend on
+# torch's, and are left to pip.
+TORCH ?= 2.6.0
+VERSIONS ?= .venv/versions
+VERSIONS_TESTS ?= tests/unit tests/losses tests/trajectory tests/conformance
+CELL = $(VERSIONS)/$(notdir $(PYTHON))-torch$(TORCH)
+ifeq ($(OS),Windows_NT)
+CELL_BIN = $(CELL)/Scripts
+else
+CELL_BIN = $(CELL)/bin
+endif
+test-versions:
+	$(PYTHON) -m venv $(CELL)
+	grep -vE '^(torch|sympy|monai)==' constraints.txt > $(CELL)/constraints.txt
+	$(CELL_BIN)/python -m pip install -q -c $(CELL)/constraints.txt torch==$(TORCH) -e '.[dev]'
+	$(CELL_BIN)/python -m pytest -q --durations=5 $(VERSIONS_TESTS)
 
 lint: types imports
 	$(BIN)/ruff check .

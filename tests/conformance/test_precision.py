@@ -11,7 +11,7 @@ import math
 import mpmath
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
@@ -206,7 +206,8 @@ def check_case(name, data):
         (gradient,) = torch.autograd.grad(found, leaf)
         assert abs(found.item() - expected) <= 1e-13 * size
         assert gradient.tolist() == pytest.approx(slopes, rel=1e-11, abs=1e-12 * steepest)
-    assert abs(objective.exact(leaf.detach()).item() - expected) <= 1e-13 * size
+    # Without a gradient, sums over pairs are exact up to the rounding of 1.
+    assert abs(objective.exact(leaf.detach()).item() - expected) <= 1e-13 * (size + 1)
     # a loss that saw other scores before, with its running sums
     criterion = L.ScoreLoss(objective).double()
     with contextlib.suppress(FloatingPointError):  # too large, and not remembered
@@ -239,24 +240,29 @@ def check_single_precision(name, data):
     )
 
 
-def check_many_events(ties, data):
-    """So many that products of their risks would leave the range of numbers."""
-    some = st.lists(NEAR_LIMITS, min_size=2, max_size=3, unique=True)
-    few = data.draw(some, label="few")  # different scores, so that many samples share one
-    h = [
-        few[k] for k in data.draw(st.lists(st.integers(0, len(few) - 1), min_size=17, max_size=40))
-    ]
-    times = data.draw(st.permutations(range(len(h))), label="times")
+def check_many_events(ties, seed):
+    """So many that products of their risks would leave the range of numbers, or come near it."""
+    random = torch.Generator().manual_seed(seed)
+    low = -460 + 220 * torch.rand(3, generator=random, dtype=torch.float64)
+    high = 20 * torch.rand(1, generator=random, dtype=torch.float64)
+    count = int(torch.randint(14, 40, (), generator=random))
+    scores = torch.cat([low, high.expand(count)])
+    times, events = torch.arange(len(scores), 0, -1), torch.ones(len(scores)).bool()
     with mpmath.workdps(60):
-        expected = float(cox(ties)([mpf(x) for x in h], times, [True] * len(h)))
-    criterion = L.CoxLoss(times, [True] * len(h), ties=ties).double()
-    scores = torch.tensor(h, dtype=torch.float64)
+        h = [mpf(x) for x in scores.tolist()]
+        expected = float(cox(ties)(h, times.tolist(), events.tolist()))
+    criterion = L.CoxLoss(times, events, ties=ties).double()
     for loss in (criterion(scores, torch.arange(len(h))), criterion.exact(scores)):
-        assert loss.item() == pytest.approx(expected, rel=1e-12, abs=1e-12 * max(map(abs, h)))
+        assert loss.item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 def sweep(check, name, examples):
-    options = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+    options = {
+        "deadline": None,
+        "derandomize": True,
+        "suppress_health_check": list(HealthCheck),
+        "phases": [Phase.generate],  # to shrink an example of many digits takes minutes
+    }
 
     @settings(max_examples=examples, **options)
     @given(st.data())
@@ -276,10 +282,11 @@ def test_single_precision(name):
     sweep(check_single_precision, name, 6)
 
 
-@pytest.mark.parametrize("examples", [100, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(150), pytest.param(range(3000), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("ties", ["efron", "breslow"])
-def test_many_events(ties, examples):
-    sweep(check_many_events, ties, examples)
+def test_many_events(ties, seeds):
+    for seed in seeds:
+        check_many_events(ties, seed)
 
 
 @pytest.mark.slow

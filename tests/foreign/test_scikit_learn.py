@@ -83,7 +83,10 @@ LINEAR = [
     OneList(),
     OneList(objective="listnet"),
 ]
-NETWORKS = [AUCClassifier(8), APClassifier(8), PartialAUCClassifier(8), AnyTimes(8), OneList(8)]
+NETWORKS = [
+    make(8, max_steps=150)
+    for make in (AUCClassifier, APClassifier, PartialAUCClassifier, AnyTimes, OneList)
+]
 
 
 # A check that does not apply (array API) is skipped by a warning.

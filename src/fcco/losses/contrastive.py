@@ -48,6 +48,8 @@ class ContrastiveLoss(RowLoss):
         tensor(-1.)
     """
 
+    _validate_with = "criterion.objective.on(number of pairs of that set).exact(first, second)"
+
     objective: GlobalContrastive
 
     def __init__(

@@ -1,5 +1,7 @@
 """A loss that remembers: when it writes, with whom it shares a batch, how precise its table is."""
 
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -10,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from fcco.distributed import Ranks
 from fcco.distributed.internals import active_ddp, exclude_from_broadcast
 from fcco.losses.fingerprint import fingerprint
+from fcco.optim.arguments import user_stacklevel
 
 __all__ = ["Criterion"]
 
@@ -17,11 +20,15 @@ __all__ = ["Criterion"]
 class Criterion(nn.Module):
     """Base class of losses with a memory, a table in buffers that is equal on all ranks.
 
-    It is written only in training mode with gradients enabled.
+    It is written only in training mode with gradients enabled. Any other call warns: its value
+    contains what the table remembers of the training set, so it is not a validation loss.
     """
 
     _table: ClassVar[str]
     """The path of the buffer that follows ``.to(dtype)``; other numbers keep their precision."""
+
+    _validate_with: ClassVar[str] = "criterion.exact(...) of all samples of that set"
+    """What the value of other samples than those of the training set is computed with."""
 
     ranks: Ranks | None = None
     """Those that train together: None stands for all of ``torch.distributed``, if it is set up."""
@@ -63,13 +70,30 @@ class Criterion(nn.Module):
         return self.training and torch.is_grad_enabled()
 
     def _together(self) -> Ranks | None:
-        """The ranks to exchange batches with; None where there is nothing to exchange."""
-        ranks = (self.ranks or Ranks()) if self._writes else None
-        if ranks is None or ranks.size == 1:
+        """The ranks to exchange batches with; None where there is nothing to exchange.
+
+        Every forward pass begins with it, so this is where one that trains nothing is noticed.
+        """
+        if not self._writes:
+            self._warn_of_validation()
+            return None
+        ranks = self.ranks or Ranks()
+        if ranks.size == 1:
             return None
         if (wrapper := active_ddp()) is not None:
             self._exclude_from_ddp_broadcast(wrapper)
         return ranks
+
+    def _warn_of_validation(self) -> None:
+        """Warn that the value is not one of a validation set, unless a pass is only a first one."""
+        if self.training and _in_reentrant_checkpoint():
+            return
+        warnings.warn(
+            f"{type(self).__name__} was called in eval mode or without gradients. Its value "
+            "contains the labels or values that it remembers of the training set: it is not a "
+            f"validation loss. For another data set use {self._validate_with}.",
+            stacklevel=user_stacklevel(),
+        )
 
     def _exclude_from_ddp_broadcast(self, wrapper: DistributedDataParallel) -> None:
         """Keep DDP, which calls a module that holds this one, from broadcasting the table.
@@ -103,3 +127,17 @@ class Criterion(nn.Module):
                 dtype = widened if tensor is table else tensor.dtype
                 part._buffers[name] = tensor.to(moved.device, dtype)
         return self
+
+
+def _in_reentrant_checkpoint() -> bool:
+    """Whether this is the first pass of a reentrant checkpoint, which has no gradients.
+
+    The second pass of the same batch, during the backward pass, has them and trains. Nothing but
+    the stack tells such a first pass from an evaluation.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+            return True
+    return False

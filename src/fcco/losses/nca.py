@@ -43,6 +43,8 @@ class NCALoss(RowLoss):
         tensor(-0.3333)
     """
 
+    _validate_with = "criterion.objective.on(classes of that set).exact(embeddings)"
+
     objective: NCA
     classes: Tensor
     """(N,)."""

@@ -31,7 +31,8 @@ class ScoreLoss(Criterion):
     the samples seen so far, and F is that of these samples: 0 as long as it is not defined.
 
     In ``eval()`` and under ``no_grad`` nothing is written: the value is F with the batch's scores
-    in place of the remembered ones.
+    in place of the remembered ones. A warning says that this is not a validation loss, because the
+    labels are those of the training set.
 
     Under ``torch.distributed`` the batch is that of all ranks together.
 
@@ -55,6 +56,9 @@ class ScoreLoss(Criterion):
     """
 
     _table = "scores"
+    _validate_with = (
+        "criterion.objective.on(labels of that set), which has exact(scores) and metric(scores)"
+    )
 
     objective: ScoreObjective
     scores: Tensor

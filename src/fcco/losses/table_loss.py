@@ -34,6 +34,8 @@ class TableLoss(RowLoss):
         (tensor(1.7183, grad_fn=<_AttachBackward>), tensor([[2.7183]]), tensor([[1.]]))
     """
 
+    _validate_with = "fcco.data.exact_value(model, inputs, objective of that set)"
+
     def forward(self, probe: Probe) -> Tensor:
         """The loss of the probed blocks.
 
