@@ -12,17 +12,17 @@ from fcco.distributed.sharded import global_norm, local, locals_of
 __all__ = ["AMSGrad", "Adam", "Norm", "Normalized", "Plain", "Projected", "Update"]
 
 Norm = Callable[[Sequence[Tensor]], Tensor]
-"""The Euclidean norm of all parameters together."""
+"""A function that returns the Euclidean norm of all parameters together."""
 
 
 class Update(ABC):
-    """A step rule: it forms d_t from z_t, and the recursion of z never sees d_t.
+    """A step rule, which computes the direction d_t from z_t; the recursion of z never uses d_t.
 
-    An update holds only settings; what it remembers lives in ``optimizer.state[p]``.
+    An update object holds only settings. Its state is in ``optimizer.state[p]``.
     """
 
     def init(self, z: Tensor) -> dict[str, Tensor]:
-        """Return what is remembered for one parameter at first, given its (zero) z."""
+        """Return the initial state of one parameter, given its z, which is zero."""
         return {}
 
     @abstractmethod
@@ -32,17 +32,17 @@ class Update(ABC):
         states: Sequence[dict[str, Any]],
         norm: Norm = global_norm,
     ) -> list[Tensor]:
-        """Return d_t for every parameter; of a sharded one the local part is enough.
+        """Return d_t for every parameter; for a sharded parameter the local part is enough.
 
         Args:
-            zs: z_t of every parameter, only read.
-            states: what is remembered of every parameter, advanced in place.
-            norm: of all parameters together.
+            zs: z_t of every parameter, which must not be changed.
+            states: the state of every parameter, which is updated in place.
+            norm: the function that computes the norm of all parameters together.
         """
 
 
 class Plain(Update):
-    """d_t = z_t (Algorithms 1 and 2).
+    """The plain step, d_t = z_t (Algorithms 1 and 2).
 
     Examples:
         >>> Plain().directions([torch.tensor([2.0])], [{}])
@@ -57,9 +57,9 @@ class Plain(Update):
 
 
 class Normalized(Update):
-    """d_t = z_t / ||z_t||, the norm over all parameters (AdaMSVRM; ``new:1`` to ``new:3``).
+    """The normalized step, d_t = z_t / ||z_t|| (AdaMSVRM; ``new:1`` to ``new:3``).
 
-    At z_t = 0 the step is zero.
+    The norm is over all parameters together. At z_t = 0 the step is zero.
 
     Examples:
         >>> Normalized().directions([torch.tensor([3.0, 4.0])], [{}])
@@ -76,9 +76,9 @@ class Normalized(Update):
 
 
 class Projected(Update):
-    """d_t = z_t min(1, radius / ||z_t||), Lemma ``lem:main3``, case (ii), with radius = C_F.
+    """The projected step, d_t = z_t min(1, radius / ||z_t||).
 
-    The recursion keeps the raw z_t.
+    This is Lemma ``lem:main3``, case (ii), with radius = C_F. The recursion keeps the raw z_t.
 
     Examples:
         >>> Projected(radius=1.0).directions([torch.tensor([3.0, 4.0])], [{}])
@@ -99,16 +99,17 @@ class Projected(Update):
 
 
 class Adam(Update):
-    """d_t = Pi[z_t] / (sqrt(h_t) + eps),  h_t = beta2 h_{t-1} + (1 - beta2) z_t^2,  h_0 = 0.
+    """The step of Adam, with z_t as its first moment (Appendix, equation ``rule1``).
 
-    (Appendix, equation ``rule1``.)
+        d_t = Pi[z_t] / (sqrt(h_t) + eps),  h_t = beta2 h_{t-1} + (1 - beta2) z_t^2,  h_0 = 0.
 
     Args:
-        beta2: memory of the second moment; the paper's beta' is 1 - beta2.
-        eps: the paper's delta.
-        radius: of the ball z_t is projected onto, only in the direction (C_F in the paper's
-            analysis); None: no projection.
-        bias_correction: divide h_t by 1 - beta2^t as torch's Adam does; False is the paper's rule.
+        beta2: the decay rate of the second moment; the paper's beta' is 1 - beta2.
+        eps: the number that is added to the root, the paper's delta.
+        radius: the radius of the ball onto which z_t is projected in the direction (C_F in the
+            paper's analysis), or None for no projection. h_t uses the raw z_t.
+        bias_correction: whether h_t is divided by 1 - beta2^t, as in torch's Adam. The paper's
+            rule has no such correction.
 
     Examples:
         >>> Adam().directions([z := torch.tensor([2.0])], [Adam().init(z)])
@@ -135,15 +136,15 @@ class Adam(Update):
         self.bias_correction = bias_correction
 
     def init(self, z: Tensor) -> dict[str, Tensor]:
-        """Return a zero moment, and the weight that corrects its bias."""
-        # h_weight follows h's own recursion on a stream of ones, so it is 1 - beta2^t for this
-        # very parameter, also for one that joined late.
+        """Return a zero second moment, and the weight that corrects its bias."""
+        # h_weight follows the recursion of h for z = 1, so it equals 1 - beta2^t. Here t counts
+        # the steps of this parameter, which may have been added late.
         return {"h": torch.zeros_like(z), "h_weight": z.new_zeros(())}
 
     def directions(
         self, zs: Sequence[Tensor], states: Sequence[dict[str, Any]], norm: Norm = global_norm
     ) -> list[Tensor]:
-        """Advance h, then divide the (projected) z by its root."""
+        """Update h, then divide the (projected) z by its root."""
         scale = None if self.radius is None else _clip_scale(zs, self.radius, norm)
         z = locals_of(zs)
         h = locals_of([state["h"] for state in states])
@@ -153,7 +154,7 @@ class Adam(Update):
         torch._foreach_mul_(weight, self.beta2)
         torch._foreach_add_(weight, 1 - self.beta2)
         h = self._moment(h, states)
-        # In place from here on: fresh memory for every operation costs more than the arithmetic.
+        # Work in place from here on: new memory for every operation costs more than arithmetic.
         directions = (
             torch._foreach_div(h, weight) if self.bias_correction else list(map(torch.clone, h))
         )
@@ -166,15 +167,15 @@ class Adam(Update):
         return list(directions)
 
     def _moment(self, h: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
-        """Return what stands under the root, given h_t."""
+        """Return the number under the root, given h_t."""
         return h
 
 
 class AMSGrad(Adam):
-    """Adam's step with the running maximum of h_t in the place of h_t.
+    """The step of AMSGrad, which is Adam's with the running maximum of h_t in place of h_t.
 
-    The arguments are those of ``Adam``; with ``bias_correction`` it is the maximum that is
-    corrected, as torch's ``amsgrad=True`` does.
+    The arguments are those of ``Adam``. With ``bias_correction``, the maximum is corrected, as
+    torch's ``amsgrad=True`` does.
 
     Examples:
         >>> AMSGrad().directions([z := torch.tensor([2.0])], [AMSGrad().init(z)])

@@ -14,63 +14,11 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.metrics import ndcg_score
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn.utils.validation import column_or_1d
 
 from fcco.estimators import APClassifier, AUCClassifier, CoxRegressor, PartialAUCClassifier, Ranker
 from fcco.estimators.target import balanced_folds
 
 GROUP = np.full(30, 10)
-
-
-class AnyTimes(CoxRegressor):
-    """Takes any numbers as y, as scikit-learn's checks give them: as times of events."""
-
-    def fit(self, X, y, sample_weight=None):
-        return super().fit(X, self.outcomes(y), sample_weight)
-
-    def partial_fit(self, X, y, sample_weight=None):
-        return super().partial_fit(X, self.outcomes(y), sample_weight)
-
-    def score(self, X, y, sample_weight=None):
-        return super().score(X, self.outcomes(y), sample_weight)
-
-    def outcomes(self, y):
-        if y is None:
-            return None
-        times = column_or_1d(y, dtype=np.float64, warn=True)
-        return np.stack([times - times.min(), np.ones(len(times))], axis=1)
-
-
-class OneList(Ranker):
-    """Takes any numbers as y, as scikit-learn's checks give them: as grades of one list."""
-
-    def fit(self, X, y):
-        return super().fit(X, self.grades(y), qid=self.one(X))
-
-    def partial_fit(self, X, y):
-        return super().partial_fit(X, self.grades(y), qid=self.one(X))
-
-    def score(self, X, y):
-        return super().score(X, self.grades(y), qid=self.one(X))
-
-    def grades(self, y):
-        if y is None:
-            return None
-        numbers = column_or_1d(y, dtype=np.float64, warn=True)
-        return 1.0 + numbers - numbers.min()
-
-    def one(self, X):
-        return np.zeros(X.shape[0] if hasattr(X, "shape") else len(X))
-
-
-# Warned, not failed: scikit-learn's word for a check that does not apply (sparse input, no pandas).
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(
-    [AUCClassifier(), APClassifier(), PartialAUCClassifier(), AnyTimes(ties="breslow"), OneList()]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def binary():

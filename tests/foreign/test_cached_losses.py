@@ -233,6 +233,7 @@ def test_two_forward_passes_before_one_backward_pass(name, reentrant):
 
 
 @every_loss
+@pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
 def test_a_value_without_gradients_is_the_same_and_writes_nothing(name):
     build, call = LOSSES[name]
     model, index = encoder(), torch.arange(8)

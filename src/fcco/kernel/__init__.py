@@ -1,1 +1,1 @@
-"""How a step is computed: the recursion, rows and their table, the oracle, the step itself."""
+"""The computation of a step: rows and their table, the oracle, checks, and the step itself."""

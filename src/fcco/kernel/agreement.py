@@ -1,4 +1,4 @@
-"""How ranks come to one view of a step: all commit it, or all raise."""
+"""How ranks agree on a step, so that either all of them write it or all of them raise."""
 
 import torch
 from torch import Tensor
@@ -12,18 +12,20 @@ __all__ = ["agree", "require_equal_counts"]
 def agree(
     checks: Checks, ranks: Ranks, count: int, mean: Tensor, sums: Tensor | None = None
 ) -> tuple[int, float, list[float]]:
-    """Read the faults of all ranks in one transfer, and raise on every rank if there is one.
-
-    Return the samples that all ranks probed, the mean of f over all their blocks, and ``sums``
-    over all ranks.
+    """Read the errors of all ranks in one transfer, and raise on every rank if there is one.
 
     Args:
-        checks: of what this rank saw.
-        ranks: the processes that share the blocks, several.
-        count: the blocks this rank probed.
-        mean: of f over them.
-        sums: (n,), of what this rank saw, float64.
+        checks: the checks of this rank.
+        ranks: the processes that share the blocks, of which there are several.
+        count: the number of blocks that this rank probed.
+        mean: the mean of f over these blocks.
+        sums: (n,), further sums of this rank in float64, or None.
+
+    Returns:
+        The number of samples that all ranks probed, the mean of f over all their blocks, and
+        ``sums`` added up over all ranks.
     """
+    # All numbers go into one all-reduce in float64, which holds counts exactly.
     weight = checks.share.weight
     numbers = [count, count * count, checks.samples, checks.flag(), mean * weight]
     words = torch.stack(
@@ -34,8 +36,9 @@ def agree(
     )
     words = ranks.sum(words if sums is None else torch.cat([words, sums]))
     total, squares, samples, faults, summed, *seen = words.tolist()
-    if faults:  # or a sum that overflowed
+    if faults:  # some rank has an error, or a sum that overflowed
         ranks.together(mean.device, checks.raise_if_invalid)
+    # By Cauchy-Schwarz, (sum n)^2 = size * sum n^2 only if all counts n are equal.
     if total * total != ranks.size * squares:
         raise ValueError(
             f"every rank must probe equally many blocks in a step; this one probed {count}, and "
@@ -45,12 +48,12 @@ def agree(
 
 
 def require_equal_counts(closures: int, ranks: Ranks, device: torch.device, reason: str) -> None:
-    """Raise on every rank unless all brought equally many closures: asked before the first is run.
+    """Raise on every rank unless all ranks have equally many closures.
 
     Args:
-        closures: how many this rank brought.
+        closures: the number of closures of this rank.
         ranks: the processes that share the blocks.
-        device: of the word the ranks exchange.
+        device: the device of the numbers that the ranks exchange.
         reason: the start of the error message.
     """
     words = ranks.sum(torch.tensor([closures, closures * closures], device=device))

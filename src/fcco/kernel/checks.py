@@ -1,4 +1,4 @@
-"""Everything that may be wrong with a step, gathered for one device-to-host read."""
+"""All checks of a step, collected so that one device-to-host read is enough."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,16 +13,18 @@ from fcco.problem import Probe
 __all__ = ["MOST_SAMPLES", "Checks"]
 
 MOST_SAMPLES = 2**32
-"""The most samples that one block may report in a step, so that int64 counters never overflow."""
+"""Largest number of samples that a block may report in a step; int64 counters never overflow."""
 
 
 class Checks:
-    """Collects flags, and tensors that must be finite; reads them once and raises the first fault.
+    """A collection of flags and of tensors that must be finite, which is read in one transfer.
+
+    Reading it raises the first error that was found.
 
     Args:
-        share: the blocks that may be probed here.
-        inner_dim: p.
-        device: of the parameters.
+        share: the blocks that this rank may probe.
+        inner_dim: p, the number of inner values of a block.
+        device: the device of the parameters.
 
     Examples:
         >>> checks = Checks(Share(5), 1, torch.device("cpu"))
@@ -38,8 +40,8 @@ class Checks:
         self.inner_dim = inner_dim
         self.device = device
         self.samples: Tensor | int = 0
-        """Inner samples behind one pass over all closures; a tensor if a probe gave one."""
-        self._first: list[tuple[Point, Tensor]] = []  # what every closure probed first
+        """Number of inner samples in one pass over all closures; a tensor if a probe gave one."""
+        self._first: list[tuple[Point, Tensor]] = []  # the blocks of each closure's first probe
         self._flags: list[Tensor] = []
         self._finite: list[Tensor] = []
         self._errors: list[Callable[[], Exception | None]] = []
@@ -49,7 +51,8 @@ class Checks:
     def probe(self, point: Point, k: int, probe: Probe) -> Tensor:
         """Check closure k's probe at ``point``: shapes, ids, finite values, the same blocks.
 
-        Return the ids, forced into range until they are read: a bad id is never followed.
+        Return the ids, clamped into the valid range. A bad id is reported only when the checks are
+        read, and until then it must not index out of bounds.
         """
         self._shapes(probe)
         blocks = probe.blocks
@@ -79,12 +82,12 @@ class Checks:
             self._first.append((point, probe.blocks))
             many = probe.samples
             self.samples += many.sum() if isinstance(many, Tensor) else many * len(ids)
-            share = self.share  # a check that held these checks, or the probe, would keep the graph
+            share = self.share  # capturing self or the probe in the lambda would keep the graph
             self._forbid(ids != blocks, lambda bad: _foreign(share, blocks[bad]))
         return ids
 
     def distinct(self, blocks: Tensor) -> None:
-        """Require that no block is probed twice in a step, nor by two micro-batches."""
+        """Check that no block is probed twice in a step, nor by two micro-batches."""
         ordered = blocks.sort().values
         self._forbid(
             ordered[1:] == ordered[:-1],
@@ -92,7 +95,7 @@ class Checks:
         )
 
     def rows(self, rows: Tensor, blocks: Tensor, what: str) -> None:
-        """Require that every row of a (k, ...) tensor is finite."""
+        """Check that every row of a (k, ...) tensor is finite."""
         rows = rows.detach() if rows.requires_grad else rows
 
         def find() -> Exception | None:
@@ -105,9 +108,10 @@ class Checks:
         self._errors.append(find)
 
     def finite(self, tensors: Sequence[Tensor], what: str) -> None:
-        """Require that tensors, one per parameter as far as this rank holds it, are finite.
+        """Check that tensors are finite; they are the local parts of one tensor per parameter.
 
-        Norms are many times cheaper than a test of every entry, which follows if a norm overflows.
+        Norms are many times cheaper than a test of every entry. The entries are tested only if a
+        norm is not finite.
         """
 
         def find() -> Exception | None:
@@ -120,19 +124,20 @@ class Checks:
         self._finite.append(torch.stack([norm.to(self.device) for norm in norms]))
         self._errors.append(find)
 
-    # The one read --------------------------------------------------------------------------------
+    # The single read -----------------------------------------------------------------------------
 
     def flag(self) -> Tensor:
-        """Return whether there is a fault (or a sum that overflowed), still on the device."""
+        """Return whether there is an error, or a sum that overflowed, as a tensor on the device."""
         flags, total = self._gather()
+        # x - x is 0 for a finite number and NaN otherwise, and NaN != 0 is true.
         return flags.any() | (total - total != 0)
 
     def raise_if_invalid(self, number: Tensor | int = 0) -> int:
-        """Read everything, and ``number`` with it, in one transfer; raise the first error."""
+        """Read all checks, together with ``number``, in one transfer; raise the first error."""
         return self.read(number)[0]
 
     def read(self, number: Tensor | int, sums: Tensor | None = None) -> tuple[int, list[float]]:
-        """Do as ``raise_if_invalid``, with the ``sums`` of a step in the same transfer."""
+        """Do the same as ``raise_if_invalid``, with the ``sums`` of a step in the same transfer."""
         flags, total = self._gather()
         words = [flags.sum(), total.double()]  # float64 holds all counts exactly
         if isinstance(number, Tensor):
@@ -142,24 +147,25 @@ class Checks:
         if isinstance(number, Tensor):
             number = int(seen.pop(0))
         if flagged or not math.isfinite(summed):
-            # A sum may overflow though every entry is finite: then no error is found.
+            # A sum may overflow although every entry is finite. Then no error is found below.
             for find in self._errors:
                 if (error := find()) is not None:
                     raise error
         return number, seen
 
     def _gather(self) -> tuple[Tensor, Tensor]:
-        """Return all flags, and the sum of all that must be finite, which keeps what is not.
+        """Return all flags, and the sum of all entries that must be finite.
 
-        Chunks may differ in precision; cat promotes.
+        A NaN or infinity among the entries makes the sum non-finite. The tensors may differ in
+        precision; ``torch.cat`` promotes them.
         """
         none = torch.zeros(0, device=self.device)
         return torch.cat([none, *self._flags]), torch.cat([none, *self._finite]).sum()
 
-    # How faults are noted and named --------------------------------------------------------------
+    # Single checks and their messages ------------------------------------------------------------
 
     def _shapes(self, probe: Probe) -> None:
-        """Check types, shapes and devices: what the host knows without asking the device."""
+        """Check types, shapes and devices, which the host knows without a transfer."""
         ids, p = probe.blocks, self.inner_dim
         count = len(ids) if isinstance(ids, Tensor) and ids.ndim == 1 else "B1"
         self._shape("blocks", ids, (count,), torch.int64)
@@ -193,7 +199,7 @@ class Checks:
         shape: tuple[int | str, ...],
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Check one field of a probe; ``dtype`` None: any floating-point one."""
+        """Check one field of a probe; ``dtype=None`` accepts any floating-point type."""
         if not isinstance(tensor, Tensor):
             raise ValueError(f"Probe.{name} must be a tensor, got {type(tensor).__name__}")
         if tuple(tensor.shape) != shape:
@@ -209,12 +215,12 @@ class Checks:
             )
 
     def _forbid(self, bad: Tensor, error: Callable[[Tensor], Exception]) -> None:
-        """Note a flag per row; ``error`` is given the indices of the bad rows."""
+        """Add one flag per row; ``error`` gets the indices of the bad rows."""
         self._flags.append(bad)
         self._errors.append(lambda: error(bad.nonzero().flatten()) if bad.any() else None)
 
     def _same_blocks(self, point: Point, k: int, probe: Probe) -> None:
-        """Require that a further point sees the blocks that the first one saw."""
+        """Check that a further point has the same blocks as the first one."""
         first, blocks = self._first[k]
         reason = "a closure must be deterministic given the RNG state"
         if probe.blocks.shape != blocks.shape:
@@ -233,7 +239,7 @@ class Checks:
 
 
 def _foreign(share: Share, blocks: Tensor) -> ValueError:
-    """Return the error for ids that do not exist, or belong to another rank."""
+    """Return the error for ids that do not exist or belong to another rank."""
     given = blocks.tolist()
     if outside := [i for i in given if not 0 <= i < share.total]:
         return ValueError(f"block ids {outside} lie outside 0..{share.total - 1}")

@@ -1,4 +1,4 @@
-"""The exact pass of version 3: inner values of all blocks and the full gradient, in chunks."""
+"""The exact pass of version 3: inner values of all blocks, and the full gradient, in chunks."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -17,12 +17,16 @@ from fcco.problem import Objective, Probe
 __all__ = ["Exact", "ExactPass", "RowSums"]
 
 PIECE = 2**16
-"""Blocks whose sums ranks exchange at a time."""
+"""Number of blocks whose sums the ranks exchange at a time."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """g_i(w) of every block, H = (1/m) sum_i grad g_i(w)^T grad f_i(u^i), and what they cost."""
+    """The result of an exact pass.
+
+    ``inner`` holds g_i(w) of every block and ``samples`` the number of its samples. ``gradients``
+    is H = (1/m) sum_i grad g_i(w)^T grad f_i(u^i). The rest counts the queries.
+    """
 
     inner: Tensor
     samples: Tensor
@@ -32,10 +36,10 @@ class Exact:
 
 
 class RowSums:
-    """Sums of rows, each weighted by the number of its samples, and these numbers.
+    """Sums of rows, each weighted by the number of its samples, and the sums of these numbers.
 
     Args:
-        form: the format of the rows.
+        form: the format of the rows, plain or with a log-scale.
         num_blocks: the number of blocks m.
         dtype: the dtype of the sums.
         device: the device of the sums.
@@ -58,7 +62,7 @@ class RowSums:
         self.samples = torch.zeros(num_blocks, dtype=torch.int64, device=device)
 
     def add(self, blocks: Tensor, rows: Tensor, samples: Tensor) -> None:
-        """Add rows of distinct blocks, each the mean of as many samples as ``samples`` says."""
+        """Add rows of distinct blocks, where each row is the mean of ``samples`` samples."""
         blocks, rows, samples = (part.to(self.rows.device) for part in (blocks, rows, samples))
         part = self.form.weigh(rows, samples.unsqueeze(1).to(rows.dtype))
         self.rows[blocks] = self.form.add(self.rows[blocks], part)
@@ -70,23 +74,25 @@ class RowSums:
 
 
 class ExactPass:
-    """Sums chunks, weighing each block's values by the samples behind them.
+    """An exact pass, which adds up chunks and weights each block's values by their samples.
 
-    Gradients need a block's total (and, where slopes are taken at the exact values, these too)
-    before its first chunk is back-propagated. One sweep is enough when each block lies in one
-    chunk, or when slopes and totals are known from before; otherwise a second sweep follows.
+    The gradient of a chunk needs the total number of samples of its blocks. If slopes are taken at
+    the exact values, it needs these as well. One sweep is enough if each block is in one chunk, or
+    if slopes and totals are known from before. Otherwise a second sweep follows.
 
-    With several ranks the chunks are spread over them in any way, equally many on each. What they
-    sum is O(m) numbers on every rank, for as long as the pass takes.
+    With several ranks, the chunks are distributed in any way, with equally many on each rank. Every
+    rank holds O(m) sums during the pass.
 
     Args:
         objective: the problem.
-        row_format: what its rows hold.
-        chunks: how many closures this rank has.
+        row_format: the format of its rows.
+        chunks: the number of closures of this rank.
         ranks: the processes that share the pass.
-        rows: u of all blocks, where slopes are taken; None: at the exact values.
-        project: bring exact values into the domain first, as a table does.
-        totals: samples of each block as the last exact pass found them, or None.
+        rows: u of all blocks, where slopes are taken, or None to take them at the exact values.
+        project: whether to project exact values into the domain first, as a table does.
+        totals: the samples of each block in the last exact pass, or None.
+        dtype: the precision of the sums.
+        device: the device of the sums.
     """
 
     def __init__(
@@ -117,7 +123,10 @@ class ExactPass:
         self.needs_second_sweep = False
 
     def run(self, oracle: Oracle) -> Exact:
-        """Sweep once or twice; the oracle keeps gradients apart and leaves no trace."""
+        """Sweep once or twice over the chunks and return the result.
+
+        The oracle must keep gradients apart. It restores RNG and buffers afterwards.
+        """
         device = self.device
         require_equal_counts(
             self.chunks, self.ranks, device, "in an exact pass ranks sum chunk by chunk"
@@ -131,6 +140,7 @@ class ExactPass:
                 f"{missing[:10].tolist()}: it must cover every block"
             )
         exact = self.sums.means()
+        # The first sweep was enough if its guesses about the totals were right.
         if self.needs_second_sweep or (
             self.known is not None and not torch.equal(self.known, samples)
         ):
@@ -153,28 +163,29 @@ class ExactPass:
         return Exact(exact, samples, gradients, values, gradients_asked)
 
     def _sweep(self, oracle: Oracle) -> None:
-        """Pass every chunk forward, and backward where its gradient is known to count."""
+        """Run every chunk forward, and backward where its gradient can be used."""
         for k in range(self.chunks):
             with oracle.show(Point.CURRENT, k) as (probe, _):
                 self._observe(oracle, probe)
 
     def _join_ranks(self) -> Tensor:
-        """Return the samples of every block on all ranks; ``sums`` become those of all ranks."""
+        """Return the samples of every block on all ranks, and add up ``sums`` over the ranks."""
         sums = self.sums
         if self.ranks.size == 1:
             return sums.samples
         samples = self.ranks.sum(sums.samples.clone())
-        # A block that another rank met too was taken for whole here.
+        # Here a block was assumed to be complete, but another rank had samples of it too.
         split = ((sums.samples != 0) & (sums.samples != samples)).any()
         unknown = self.known is None and bool(split)
         self.needs_second_sweep = self.ranks.any(self.needs_second_sweep or unknown, samples.device)
+        # Rows with a log-scale cannot be added by an all-reduce, so they are gathered in pieces.
         for piece in sums.rows.split(PIECE):
             piece.copy_(reduce(self.row_format.add, self.ranks.gather(piece)))
         sums.samples = samples
         return samples
 
     def _observe(self, oracle: Oracle, probe: Probe) -> None:
-        """Add one chunk to the sums; take slopes and back-propagate."""
+        """Add one chunk to the sums, compute its slopes and back-propagate them."""
         objective, device = self.objective, self.device
         checks = Checks(Share(objective.num_blocks), objective.inner_dim, device)
         checks.probe(Point.SNAPSHOT, 0, probe)
@@ -186,8 +197,9 @@ class ExactPass:
         self.sums.add(probe.blocks, values, counts)
         self.value_queries += total
         if self.known is None:
-            # Each chunk is taken to hold its blocks whole until one is met again. A loss would
-            # need its share of all samples, so with several chunks it waits for them too.
+            # Assume that each chunk holds its blocks completely, until a block occurs again. The
+            # weight of a loss needs the number of all samples, so with several chunks it has to
+            # wait for the second sweep.
             chunks = self.ranks.size * self.chunks
             self.needs_second_sweep |= met or (probe.loss is not None and chunks > 1)
             fraction, of_all = torch.ones_like(values[:, 0]), 1.0
@@ -195,8 +207,8 @@ class ExactPass:
             fraction = counts.to(self.dtype) / self.known[probe.blocks]
             of_all = total / int(self.known.sum())
         if self.needs_second_sweep and not self.ranks.reduction.active:
-            # Where others are, all pass backward together: they do not know yet, and what is
-            # held back must be reduced.
+            # This gradient will be discarded, so skip it. With DDP or FSDP2 it must be computed
+            # nevertheless: other ranks do not know yet, and all ranks reduce together.
             return
         u = values if self.rows is None else self.rows[probe.blocks]
         if self.project:
@@ -207,7 +219,7 @@ class ExactPass:
             device, lambda: None if self.needs_second_sweep else checks.raise_if_invalid()
         )
         self.gradient_queries += total
-        # The gradients of several ranks are averaged, and here the sum is wanted.
+        # DDP averages the gradients of the ranks, but the sum is needed, hence the factor.
         factor = self.ranks.size / objective.num_blocks
         slopes = slopes * fraction.unsqueeze(1) * factor
         oracle.backward(probe, slopes, loss_weight=of_all * self.ranks.size)

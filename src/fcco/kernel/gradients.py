@@ -1,4 +1,4 @@
-"""The sum of gradients over the points of a step: folded into ``.grad``, or kept apart."""
+"""The sum of gradients over the points of a step, accumulated in ``.grad`` or separately."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,19 +14,19 @@ __all__ = ["GradientSum", "combine"]
 
 
 class GradientSum:
-    """sum_p b_p sum_i grad g_i(w_p)^T slope_i over points and blocks, for every parameter.
+    """The sum of b_p grad g_i(w_p)^T slope_i over points p and blocks i, for every parameter.
 
-    The weights are folded into the cotangents, so that all visits add up in the one ``.grad``: the
-    memory of one gradient, and one reduction over ranks. The gradients are kept apart, in at least
-    float32, where they must be: parameters of lower precision, the safeguard, which compares them,
-    and exact passes, which sum many chunks.
+    The weights b_p are multiplied into the cotangents, so that all points add up in ``.grad``. This
+    needs the memory of one gradient and one reduction over ranks. In three cases the gradients of
+    the points are kept apart, in at least float32. Parameters of lower precision would round,
+    the safeguard compares the gradients, and exact passes add up many chunks.
 
     Args:
         params: the parameters.
-        wide: tensors like the sums, in their precision (z).
-        safeguard: bounds the change of the gradient, or None.
-        apart: keep them apart in any case.
-        in_buckets: ``.grad`` may be a view into a bucket that DDP will use again.
+        wide: tensors with the shape and precision of the sums (z).
+        safeguard: the bound on the change of the gradient, or None.
+        apart: whether to keep the gradients apart in any case.
+        in_buckets: whether ``.grad`` may be a view into a bucket that DDP will use again.
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class GradientSum:
         self._safeguard = safeguard
         self._kept: dict[Point, list[Tensor]] = {}
         self.received = [False] * len(params)
-        """Which parameters got a gradient at some point."""
+        """Whether each parameter received a gradient at some point."""
         self.narrow = False
-        """Whether a parameter has lower precision than its sum."""
+        """Whether some parameter has lower precision than its sum."""
         for p, total in zip(params, wide, strict=True):
             self.narrow |= p.dtype != total.dtype
         self.apart = apart or self.narrow or safeguard is not None
         """Whether the gradients of different points are kept apart, without their weights."""
 
     def collect(self, point: Point, *, end: bool) -> None:
-        """Take over the gradients of a backward pass at ``point``; ``end``: the last one there."""
+        """Collect the gradients of a backward pass at ``point``; ``end`` marks its last closure."""
         if self.apart and point not in self._kept:
             self._kept[point] = [torch.zeros_like(total) for total in self._wide]
         into = self._kept[point] if self.apart and (end or self.narrow) else None
@@ -73,17 +73,17 @@ class GradientSum:
                 into[j].add_(part)
                 p.grad = None
             elif (memory := part.data_ptr()) in seen:
-                # Autograd may hand one buffer to two parameters (of a + b, say), and would then
-                # accumulate the next point into it twice.
+                # Autograd may give two parameters the same buffer, for example for a + b. It would
+                # then add the gradient of the next point to this buffer twice.
                 p.grad = grad.clone()
             else:
                 seen.add(memory)
 
     def total(self, row: Weights) -> list[Tensor]:
-        """Return the weighted sum, in memory that is the caller's from now on.
+        """Return the weighted sum, which the caller may overwrite.
 
         Args:
-            row: the row of z, from which the folded weights came.
+            row: the row of z, which holds the weights of the points.
         """
         if not self.apart:
             sums = []
@@ -91,11 +91,12 @@ class GradientSum:
                 sums.append(torch.zeros_like(total) if p.grad is None else p.grad)
                 p.grad = None
             sums = locals_of(sums)
+            # A view into DDP's bucket would be overwritten by the next backward pass.
             return list(map(torch.clone, sums)) if self._in_buckets else sums
         return combine(self._kept, row, self._safeguard, self._norm)
 
     def clear(self) -> None:
-        """Begin anew; ``.grad`` is emptied."""
+        """Discard all gradients, and set ``.grad`` to None."""
         self._kept.clear()
         for p in self._params:
             p.grad = None
@@ -112,7 +113,7 @@ def combine(
 ) -> list[Tensor]:
     """Return b.current G(w_t) + sum_p b.since[p] (G(w_t) - G(p)).
 
-    The change since w_{t-1} is bounded by the safeguard.
+    The safeguard, if there is one, bounds the change since w_{t-1}.
 
     Examples:
         >>> gradients = {Point.CURRENT: [torch.ones(1)], Point.PREVIOUS: [torch.zeros(1)]}

@@ -1,4 +1,4 @@
-"""What keeps Ctrl-C, and what a forward pass leaves behind, out of a step that is half done."""
+"""Protection of a step against Ctrl-C, and restoration of what a forward pass changes."""
 
 import signal
 import threading
@@ -12,16 +12,16 @@ from torch import Tensor, nn
 __all__ = ["SavedState", "defer_interrupts"]
 
 _WITHOUT_RNG = {"cpu", "meta"}
-"""Devices that have no RNG state of their own; that of the CPU is kept in any case."""
+"""Devices without an RNG state of their own; that of the CPU is always saved."""
 
 
 @contextmanager
 def defer_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block.
+    """Delay Ctrl-C until the end of the ``with`` block.
 
-    Python calls signal handlers between any two of its instructions, and a ``KeyboardInterrupt``
-    between two statements of a commit would leave a step half made. Only the main thread receives
-    signals. Other signals, whose handlers may raise too, are not held back.
+    Python calls signal handlers between any two of its instructions. A ``KeyboardInterrupt``
+    between two statements that write state would leave a step half done. Only the main thread
+    receives signals. Other signals, whose handlers may raise too, are not delayed.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
@@ -38,14 +38,15 @@ def defer_interrupts() -> Iterator[None]:
 
 
 class SavedState:
-    """The RNG states and buffers at one moment, which ``restore`` brings back.
+    """A copy of the RNG states and buffers, which ``restore`` writes back.
 
-    A forward pass, besides computing its outputs, draws random numbers and writes to buffers or
-    replaces them (``self.n = self.n + 1``). Generators of ``random`` and numpy are not covered.
+    A forward pass does not only compute outputs. It also draws random numbers, and it writes to
+    buffers or replaces them (``self.n = self.n + 1``). The generators of ``random`` and numpy are
+    not covered.
 
     Args:
-        params: tell the devices whose RNG is used.
-        source: the buffers, or a module: then buffers that were replaced are put back too.
+        params: the parameters, whose devices have the RNG states to save.
+        source: the buffers, or a module, for which replaced buffers are put back too.
 
     Examples:
         >>> saved = SavedState([], [])
@@ -77,7 +78,7 @@ class SavedState:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Bring everything back; doing it twice does no harm."""
+        """Write everything back; calling it twice does no harm."""
         for device, state in self._device_rng.items():
             getattr(torch, device.type).set_rng_state(state, device)
         torch.set_rng_state(self._rng)

@@ -1,4 +1,4 @@
-"""The oracle: the only place that moves parameters, calls closures and back-propagates."""
+"""The oracle, which is the only place that moves parameters, calls closures and back-propagates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,11 +20,11 @@ from fcco.problem import Closure, Closures, Probe
 __all__ = ["Oracle", "Shown", "as_closures"]
 
 Shown = tuple[Probe, Tensor | None]
-"""What a closure reported, and the derivative of its values along w_t - w_{t-1} if asked for."""
+"""The probe of a closure, and the derivative of its values along w_t - w_{t-1} if requested."""
 
 
 def as_closures(closures: Closures) -> tuple[Closure, ...]:
-    """Return one closure or several, as a tuple.
+    """Return one closure or several closures as a tuple.
 
     Examples:
         >>> len(as_closures([lambda: None, lambda: None]))
@@ -39,26 +39,27 @@ def as_closures(closures: Closures) -> tuple[Closure, ...]:
 
 
 class Oracle(AbstractContextManager["Oracle"]):
-    """One sample of the objective, seen at several points.
+    """One sample of the objective, evaluated at several points.
 
-    The visit where the model stands consumes the RNG and changes the buffers like any training
-    step; every other one starts from the same RNG state and the same buffers, so that dropout masks
-    and BatchNorm behave alike at all points. When the ``with`` block ends, by an error or not,
-    parameters, buffers and RNG are bit-identical to before; after an error ``.grad`` is empty. A
-    step that is committed calls ``keep`` first: RNG and buffers are then as after the one pass
-    where the model stands.
+    The pass at the current point uses the RNG and changes the buffers like any training step. Every
+    other pass starts from the same RNG state and the same buffers. So dropout masks and BatchNorm
+    behave alike at all points.
+
+    When the ``with`` block ends, by an error or not, parameters, buffers and RNG are bit-identical
+    to before, and after an error ``.grad`` is None. A successful step calls ``keep`` first. RNG and
+    buffers are then as after the one pass at the current point.
 
     Args:
         params: the parameters that move.
-        parts: what this rank holds of them, where they are sharded.
+        parts: the local parts of sharded parameters; other parameters as they are.
         closures: the micro-batches.
-        buffers: module buffers that a forward pass changes, or the module.
-        reduction: says when gradients are averaged over ranks.
-        gradients: where they add up.
+        buffers: the module buffers that a forward pass changes, or the module.
+        reduction: the object that decides when gradients are averaged over ranks.
+        gradients: the object that adds up the gradients.
         places: ``parts`` at the further points.
-        factor: of all gradients (an uneven share of the blocks).
+        factor: a factor of all gradients, for ranks with unequal shares of the blocks.
 
-    ``value_passes`` and ``gradient_passes`` count what was done.
+    ``value_passes`` and ``gradient_passes`` count the passes.
     """
 
     def __init__(
@@ -89,9 +90,9 @@ class Oracle(AbstractContextManager["Oracle"]):
     def __enter__(self) -> "Oracle":
         self._gradients.clear()
         self._before = SavedState(self._params, self._buffers)
-        self._after: SavedState | None = None  # of the visit where the model stands
+        self._after: SavedState | None = None  # the state after the pass at the current point
         self._visited_home = False
-        self._home: list[Tensor] | None = None  # the parameters there, while they are elsewhere
+        self._home: list[Tensor] | None = None  # the current point, while parameters are elsewhere
         self._kept = False
         return self
 
@@ -102,7 +103,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         trace: TracebackType | None,
     ) -> None:
         if not self._kept:
-            # Only a second interrupt that comes before the next line is not caught.
+            # An interrupt that arrives before the next line takes effect is the only gap left.
             with defer_interrupts():
                 self._return_home()
                 self._before.restore()
@@ -112,14 +113,14 @@ class Oracle(AbstractContextManager["Oracle"]):
         self._forget_other_points()
 
     def keep(self) -> None:
-        """Leave RNG and buffers as after the pass where the model stands."""
-        # Without a later visit to another point everything is as the model's own pass left it.
+        """Leave RNG and buffers as they were after the pass at the current point."""
+        # If no other point was visited later, everything is in that state already.
         if self._after is not None:
             self._after.restore()
         self._kept = True
 
     def leave(self) -> None:
-        """Leave RNG and buffers as they were before."""
+        """Restore RNG and buffers to their state before the ``with`` block."""
         self._before.restore()
         self._kept = True
 
@@ -135,14 +136,16 @@ class Oracle(AbstractContextManager["Oracle"]):
     ) -> Iterator[Shown]:
         """Call closure ``k`` at ``point`` with the sample of this step.
 
-        The graph lives inside the block, and what is back-propagated there is collected at its end.
+        The graph exists only inside the ``with`` block. Gradients that were back-propagated there
+        are collected at its end.
 
         Args:
-            point: where; its closures come in order.
-            k: which closure.
-            weight: of the gradient in the sum over points; None: only the values are wanted.
-            tangent: also find the derivative of the values along w_t - w_{t-1}.
-            last: whether no other point follows with a gradient.
+            point: the point; its closures must be called in order.
+            k: the number of the closure.
+            weight: the weight of the gradient in the sum over points, or None if only the values
+                are needed.
+            tangent: whether to compute the derivative of the values along w_t - w_{t-1} too.
+            last: whether this is the last point with a gradient.
         """
         gradients, reduction = self._gradients, self._reduction
         if k == 0:
@@ -150,11 +153,12 @@ class Oracle(AbstractContextManager["Oracle"]):
             self.value_passes += 2 if tangent else 1  # a tangent costs about a forward pass
             self.gradient_passes += weight is not None
         end = k + 1 == self.num_closures
-        # Gradients of low precision are widened after every closure, those kept apart after the
-        # last closure of a point, and folded ones once per step: then ranks average them.
+        # Ranks average gradients as rarely as possible. Gradients of low precision are widened
+        # after every closure, those kept apart are read after the last closure of a point, and
+        # those that add up in ``.grad`` are needed once per step.
         reduce = gradients.narrow or (end and (gradients.apart or last))
         with reduction.around(last=reduce) if reduction.active else nullcontext():
-            # Where gradients are kept apart, their weights come when they are combined.
+            # Gradients that are kept apart get their weights later, in ``combine``.
             folded = 1.0 if weight is None or gradients.apart else weight
             self._weight = folded * self._factor
             derivative = None
@@ -185,8 +189,8 @@ class Oracle(AbstractContextManager["Oracle"]):
         """Add ``slopes`` times the gradient of the values, and that of the weighted loss.
 
         Args:
-            probe: the one that is shown.
-            slopes: the cotangent of its values, without the weight of the point.
+            probe: the probe that ``show`` returned.
+            slopes: (B1, p), the cotangent of its values, without the weight of the point.
             loss_weight: the weight of its ordinary loss.
         """
         roots, seeds = [], []
@@ -207,23 +211,23 @@ class Oracle(AbstractContextManager["Oracle"]):
         """Return the sum over points of weight times gradient, for every parameter.
 
         Args:
-            row: of which the weights came.
+            row: the row of z, which holds the weights of the points.
         """
         return self._gradients.total(row)
 
     def forget(self) -> None:
-        """Begin the sum of gradients anew."""
+        """Discard the gradients that were added up so far."""
         self._gradients.clear()
 
     def _grads(self) -> list[tuple[int, int]]:
-        """Return what tells whether ``.grad`` of some parameter was replaced or written to."""
+        """Return numbers that change if some ``.grad`` is replaced or written to."""
         return [(id(p.grad), 0 if p.grad is None else p.grad._version) for p in self._params]
 
     def _arrive(self, point: Point) -> None:
-        """Move the parameters to ``point``, with the RNG and the buffers of the first visit.
+        """Move the parameters to ``point``, and restore the RNG and the buffers.
 
-        In place and never through ``.data``: a graph still alive across the move then raises
-        instead of giving wrong gradients.
+        Parameters are moved in place and never through ``.data``. If a graph from another point is
+        still alive, its backward pass then raises instead of giving wrong gradients.
         """
         if self.value_passes:
             if self._visited_home and self._after is None:
@@ -236,16 +240,16 @@ class Oracle(AbstractContextManager["Oracle"]):
         self._forget_other_points()
 
     def _return_home(self) -> None:
-        """Move the parameters back to where the model stands, if they are elsewhere."""
+        """Move the parameters back to the current point, if they are elsewhere."""
         if self._home is not None:
             with torch.no_grad():
                 torch._foreach_copy_(self._parts, self._home)
             self._home = None
 
     def _forget_other_points(self) -> None:
-        """Drop what autocast, ``parametrize.cached()`` and autograd know of another point.
+        """Clear the caches of autocast and ``parametrize.cached()``, which belong to another point.
 
-        Autograd does not notice that the local part of a DTensor was written to.
+        Autograd does not notice that the local part of a DTensor was written to, so it is told.
         """
         torch.clear_autocast_cache()
         if parametrize._cache_enabled:

@@ -1,4 +1,4 @@
-"""Counting what the oracle was asked."""
+"""Counters of the oracle's evaluations."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["Queries"]
 
 @dataclass(frozen=True)
 class Queries:
-    """Inner-sample evaluations so far: a sample's value, or its gradient, at one point counts one.
+    """Number of evaluations so far; one value or gradient of an inner sample at one point counts 1.
 
     Examples:
         >>> Queries(values=10, gradients=5).work
@@ -19,5 +19,5 @@ class Queries:
 
     @property
     def work(self) -> int:
-        """values + 2 gradients, the unit of an equal oracle budget."""
+        """values + 2 gradients, the unit in which methods are given equal budgets."""
         return self.values + 2 * self.gradients

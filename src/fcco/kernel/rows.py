@@ -1,7 +1,7 @@
-"""Rows of the table: the tracked value itself, or mantissas followed by their log-scale.
+"""The format of the table's rows: the tracked value itself, or mantissas and their log-scale.
 
-Exponentials overflow, so a ``ScaledObjective`` keeps u = exp(row[p]) * row[:p]: p mantissas and one
-log-scale. An ordinary ``Objective`` keeps u itself, and its rows have no scale.
+Exponentials overflow. So a ``ScaledObjective`` keeps u = exp(row[p]) * row[:p] as p mantissas and
+one log-scale. An ordinary ``Objective`` keeps u itself, and its rows have no scale.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ __all__ = ["Rows", "align", "unscale"]
 
 
 class Rows:
-    """Everything a step does with rows; all tensors are (k, width).
+    """The operations of a step on rows; all tensors of rows have the shape (k, width).
 
     Args:
-        objective: the problem, which says what a row holds.
+        objective: the problem, which determines the format of a row.
 
     Examples:
         >>> from fcco.objectives import MultiTaskAUC
@@ -33,7 +33,7 @@ class Rows:
         self.objective = objective
         self.width = objective.inner_dim
         self.scaled = 0
-        """How many leading columns have their log-scale in the last; 0: there is no scale."""
+        """Number of leading columns whose log-scale is in the last column; 0 without a scale."""
         if isinstance(objective, ScaledObjective):
             self.width += 1
             self.scaled = objective.scaled_dim or objective.inner_dim
@@ -53,7 +53,7 @@ class Rows:
         return values
 
     def pack(self, values: Tensor) -> Tensor:
-        """Return rows of plain inner values, at scale 0."""
+        """Return rows that hold plain inner values, with the log-scale 0."""
         return _join(values, torch.zeros_like(values[:, :1])) if self.scaled else values
 
     def unpack(self, rows: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Rows:
         return unscale(rows, self.scaled) if self.scaled else rows
 
     def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
-        """Apply the objective's ``feasible``, on a copy: it may work in place and promote."""
+        """Apply the objective's ``feasible`` to a copy, because it may work in place."""
         objective = self.objective
         if isinstance(objective, ScaledObjective):
             name, values = "scaled_feasible", rows[:, :-1]
@@ -86,13 +86,13 @@ class Rows:
     def slopes(
         self, rows: Tensor, fresh: Tensor, blocks: Tensor, *, supported: bool = True
     ) -> Tensor:
-        """Return the slopes of f at ``rows`` for ``Probe.values`` of ``fresh`` to carry, (k, p).
+        """Return the slopes of f at ``rows``, as cotangents of ``Probe.values``, (k, p).
 
         Args:
-            rows: where slopes are taken.
-            fresh: what the probe reported. The slopes belong to its mantissas, so both are brought
-                to one scale while the slope is taken.
-            blocks: the ids.
+            rows: the rows at which slopes are taken.
+            fresh: the rows that the probe reported. The slopes belong to its mantissas, so both
+                are brought to one scale while the slope is computed.
+            blocks: (k,), the ids of the blocks.
             supported: whether fresh values bound the rows, see ``ScaledObjective.supported``.
         """
         objective = self.objective
@@ -102,6 +102,7 @@ class Rows:
         if supported:
             u = objective.supported(u, value, 1 / objective.inner_size)
         slopes = slope(objective.scaled_outer, u, scale[:, 0], blocks)
+        # Chain rule: the mantissas of ``fresh`` enter f multiplied by exp(their scale - scale).
         return _rescale(slopes, fresh[:, -1:] - scale, self.scaled)
 
     def advance(
@@ -114,17 +115,17 @@ class Rows:
         derivative: Tensor | None = None,
         anchor: Tensor | None = None,
     ) -> Tensor:
-        """Take one step of the recursion ``fcco.methods.weights.advance``.
+        """Compute one step of the recursion ``fcco.methods.weights.advance``.
 
         Args:
-            old: u_{t-1}.
-            keep: 1 - beta.
-            weights: the method's row.
-            fresh: the rows seen at w_t.
-            further: the rows seen at the further points.
-            derivative: the change since the previous point as a directional derivative (single
-                point), (k, p).
-            anchor: the exact rows at the snapshot.
+            old: (k, width), the rows u_{t-1}.
+            keep: the factor 1 - beta of the old rows.
+            weights: the method's row of weights.
+            fresh: (k, width), the rows observed at w_t.
+            further: the rows observed at the further points.
+            derivative: (k, p), the change since the previous point as a directional derivative
+                (single point), or None.
+            anchor: (k, width), the exact rows at the snapshot, or None.
         """
         further = further or {}
         objective = self.objective
@@ -140,6 +141,7 @@ class Rows:
             parts.append(_join(derivative, fresh[:, -1:]))
         if anchor is not None:
             parts.append(anchor)
+        # The recursion is linear, so it is computed on mantissas of one common scale.
         (old, current, *others), scale = align(*parts, scaled=self.scaled)
         anchor = others.pop() if anchor is not None else None
         tangent = others.pop() if derivative is not None else None
@@ -147,8 +149,8 @@ class Rows:
         if tangent is not None:
             changes[Point.PREVIOUS] = tangent
         u = advance(old, keep, weights, current, changes, anchor)
-        # u is a mean of positive terms, of which the fresh ones are a part: it cannot be less than
-        # their share, though a correction with a large gamma may say so.
+        # u is a mean of positive terms, and the fresh terms are a part of it. So it cannot be less
+        # than their share, even if a correction with a large gamma makes it so.
         least = 1 / objective.inner_size
         share = weights.current
         share = share.clamp(min=least) if isinstance(share, Tensor) else max(least, share)
@@ -156,10 +158,11 @@ class Rows:
         return self._recover(_level(u, scale, self.scaled), fresh, share)
 
     def _recover(self, rows: Tensor, fresh: Tensor, share: Scalar) -> Tensor:
-        """Give rows lost at the common scale their share of the fresh value, at its own scale.
+        """Replace rows that vanished at the common scale by their share of the fresh value.
 
-        A correction may wipe out a row while the fresh value is too small for the common scale;
-        left there, the row would be taken for far more than it is.
+        A correction may cancel a row, while the fresh value underflows at the common scale. The row
+        would then be 0 at a scale that is much too large. The share of the fresh value is kept at
+        the scale of the fresh value.
         """
         assert isinstance(self.objective, ScaledObjective)
         least = self.objective.supported(torch.zeros_like(rows[:, :-1]), fresh[:, :-1], share)
@@ -172,10 +175,11 @@ class Rows:
     def surprise(
         self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return how far fresh values are from the rows, and their noise, in units of f: (k, p).
+        """Return the distance of fresh values from the rows, and their noise, in units of f: (k, p).
 
-        The unit is the slope of f between the two, at ``SLOPE_AT``. At the row alone, rows that
-        lag by many e-folds would count for everything, at the fresh value alone its noise would.
+        The unit is the slope of f between the two, at ``SLOPE_AT``. With the slope at the row
+        alone, rows that lag by many orders of magnitude would dominate. With the slope at the fresh
+        value alone, its noise would dominate.
         """
         objective = self.objective
         if not isinstance(objective, ScaledObjective):
@@ -189,9 +193,9 @@ class Rows:
     def sum_surprises(
         self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor, unvisited: Tensor
     ) -> Tensor:
-        """Return what the gain learns from a step, (3,): see ``fcco.methods.next_gain``.
+        """Return the sums from which the gain is chosen, (3,), see ``fcco.methods.next_gain``.
 
-        Rows visited for the first time, or whose noise is not known, do not count.
+        Rows that are visited for the first time, or whose noise is unknown, do not count.
         """
         both = torch.stack(self.surprise(old, fresh, noise, blocks)).double()
         squares = both.square().sum(2)
@@ -218,11 +222,11 @@ class Rows:
 
 
 def align(*rows: Tensor, scaled: int = 1) -> tuple[list[Tensor], Tensor]:
-    """Bring the mantissas of several rows to one common scale; return them and that scale, (k, 1).
+    """Convert the mantissas of several rows to one common scale; return them and the scale (k, 1).
 
-    The scale is the largest among those whose row is not zero: nothing overflows, and a value that
-    vanishes beside it underflows to zero, as it does in the sum. Columns from ``scaled`` on are
-    plain.
+    The scale is the largest scale of a row that is not zero. So nothing overflows. A value that is
+    negligible at this scale underflows to zero, as it would in the sum. Columns from ``scaled`` on
+    have no scale and stay unchanged.
 
     Examples:
         >>> mantissas, scale = align(torch.tensor([[2.0, 1e4]]), torch.tensor([[3.0, 1e4]]))
@@ -233,12 +237,13 @@ def align(*rows: Tensor, scaled: int = 1) -> tuple[list[Tensor], Tensor]:
         row[:, -1:].where((row[:, :scaled] != 0).any(1, keepdim=True), -torch.inf) for row in rows
     ]
     scale = torch.cat(scales, dim=1).amax(1, keepdim=True)
+    # If all rows are zero, any scale will do.
     scale = scale.where(scale.isfinite(), rows[0][:, -1:])
     return [_rescale(row[:, :-1], row[:, -1:] - scale, scaled) for row in rows], scale
 
 
 def unscale(rows: Tensor, scaled: int) -> Tensor:
-    """Return the values, exp(scale) times the first ``scaled`` mantissas; they may overflow.
+    """Return the values, with exp(scale) multiplied into the mantissas; they may overflow.
 
     Examples:
         >>> unscale(torch.tensor([[2.0, 0.0]]), 1)
@@ -260,15 +265,15 @@ def _rescale(u: Tensor, exponent: Tensor, scaled: int) -> Tensor:
 
 
 def _level(u: Tensor, scale: Tensor, scaled: int) -> Tensor:
-    """Return rows with mantissas of the order of 1: long runs would else drift to 0 or infinity.
+    """Return rows with mantissas of the order of 1, which would otherwise drift to 0 or infinity.
 
-    The scale moves by whole numbers, which floating point adds exactly.
+    The scale changes by whole numbers, which floating point adds exactly.
     """
     peak = u[:, :scaled].abs().amax(1, keepdim=True)
-    shift = peak.log().floor().clamp(-80, 80)  # exp of it is a float32
+    shift = peak.log().floor().clamp(-80, 80)  # so that exp(shift) fits into float32
     shift = shift.where((peak > 0) & peak.isfinite(), 0)
-    # The sum rounds where the scale is large. The mantissas move by what was really added, or
-    # they would no longer belong to their scale.
+    # If the scale is large, scale + shift is rounded. The mantissas must change by the shift that
+    # was really added, or they would no longer match their scale.
     shift = (scale + shift) - scale
     shift = shift.where(shift.abs() <= 80, 0)
     return torch.cat([u[:, :scaled] * (-shift).exp(), u[:, scaled:], scale + shift], dim=1)

@@ -1,4 +1,4 @@
-"""A safeguard for versions 2 and 3 at large steps; off unless asked for, and in theory runs."""
+"""An optional safeguard for versions 2 and 3 at large steps, which the theory does not use."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,19 @@ __all__ = ["ChangeBound"]
 
 @dataclass(frozen=True)
 class ChangeBound:
-    """Keeps STORM's correction from outweighing the sample it corrects:
+    """A bound that keeps STORM's correction from outweighing the gradient that it corrects.
 
-        (1 - alpha) ||G(w_t) - G(w_{t-1})||  <=  ratio alpha ||G(w_t)||,
+        (1 - alpha) ||G(w_t) - G(w_{t-1})||  <=  ratio alpha ||G(w_t)||
 
-    or with whatever weights a row of z has in the places of 1 - alpha and alpha.
+    Other methods have the weights of their row of z in place of 1 - alpha and alpha.
 
-    Version 2 forgets its noise at the rate alpha, so a correction that is not of the order of
-    alpha piles up to a z that is mostly noise: v2 and v3 then collapse, as they do at large or
-    Adam-style steps with small alpha. While steps are small the bound is not active and the
-    method is the paper's; the correction scaled to 0 would be momentum.
+    Version 2 forgets its noise at the rate alpha. A correction that is not of the order of alpha
+    therefore accumulates, until z is mostly noise. Versions 2 and 3 then collapse, for example at
+    large or Adam-style steps with a small alpha. While steps are small, the bound is inactive and
+    the method is the paper's. With a correction scaled to 0 it would be momentum.
+
+    Args:
+        ratio: the largest allowed ratio of the two sides, at least 0.
 
     Examples:
         >>> storm = Weights(current=0.5, since_previous=0.5)
@@ -36,7 +39,7 @@ class ChangeBound:
             raise ValueError(f"ChangeBound: ratio must not be negative, got {self.ratio}")
 
     def scale(self, row: Weights, gradient: Tensor, change: Tensor) -> Tensor:
-        """The factor in [0, 1] on the correction, from the norms of G(w_t) and of its change."""
+        """Return the correction's factor in [0, 1], given the norms of G(w_t) and its change."""
         correction = row.since_previous * change
         sample = (row.current + row.since_snapshot) * gradient
         tiny = torch.finfo(correction.dtype).tiny

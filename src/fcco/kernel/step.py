@@ -1,15 +1,16 @@
-"""One step of every method, from top to bottom.
+"""The computation of one step, which is the same code for every method.
 
     u_t = (1-beta)  u_{t-1} + a.current g(w_t) + sum_p a.since[p] (g(w_t) - g(p)) + a.anchor g(w_s)
     z_t = (1-alpha) z_{t-1} + b.current G(w_t) + sum_p b.since[p] (G(w_t) - G(p)) + b.anchor H_s
 
-for the probed rows of u. a and b are the method's rows, p runs over w_{t-1} and the snapshot w_s,
+The first line holds for the probed rows of u. Here a and b are the method's two rows of weights,
+p runs over w_{t-1} and the snapshot w_s, and
 
     G(p) = (1/B1) sum_i grad g_i(p; xi)^T grad f_i(slope row of i at p).
 
-``take`` visits the points; at each of them it observes the values, takes the slopes and
-back-propagates them at once. ``track`` forms u_t and ``estimate`` z_t. Nothing changes here but the
-record of this step: committing it is the optimizer's.
+``take`` visits the points. At each point it observes the values, computes the slopes, and
+back-propagates them at once. ``track`` computes u_t and ``estimate`` computes z_t. Nothing changes
+here but the record of this step; the optimizer writes the results.
 """
 
 from collections.abc import Collection
@@ -29,42 +30,42 @@ from fcco.problem import Probe
 __all__ = ["Part", "Step", "estimate", "observe", "sum_surprises", "take", "track"]
 
 _FIRST = {False: Weights(current=1.0), True: Weights(anchor=1.0)}
-"""The row of z at the first step, z_1 = G(w_1) or, anchored, z_1 = H: only what is known counts."""
+"""Row of z at the first step: z_1 = G(w_1), or z_1 = H for an anchored method."""
 
 
 @dataclass
 class Part:
-    """The probed rows of one closure, as seen at each point."""
+    """The rows that one closure probed, with their values at each point."""
 
     ids: Tensor
     before: Remembered
     values: dict[Point, Tensor] = field(default_factory=dict)
-    old: Tensor = field(init=False)  # u_{t-1}; the fresh value where there is none
-    derivative: Tensor | None = None  # of g(w_t; xi) along w_t - w_{t-1} (single point)
-    noise: Tensor | None = None  # the standard error of g(w_t; xi)
+    old: Tensor = field(init=False)  # u_{t-1}, or the fresh value for a row without one
+    derivative: Tensor | None = None  # derivative of g(w_t; xi) along w_t - w_{t-1} (single point)
+    noise: Tensor | None = None  # standard error of g(w_t; xi)
     new: Tensor | None = None  # u_t, once it is known
 
 
 @dataclass
 class Step:
-    """The record of one step: what it starts from, and what it has seen.
+    """The record of one step: its inputs, and what was observed so far.
 
     Args:
-        method: two rows of weights, and where slopes are taken.
-        coefficients: of this step.
-        number: t, from 1.
-        coincide: the points that lie where the model stands, and are not visited again.
-        rows: what a row of the table is.
+        method: the method: two rows of weights, and where slopes are taken.
+        coefficients: alpha, beta and gamma of this step.
+        number: t, counted from 1.
+        coincide: the points that equal the current one, and are not evaluated again.
+        rows: the format of a row of the table.
         table: u_{t-1} and its older generations, or None.
-        dtype: of the rows.
-        num_blocks: m, of all ranks.
-        ranks: how many processes probe equally many blocks each.
-        checks: where doubts about what is seen are noted.
-        single: there is one closure on one rank, so B1 is known when slopes are taken, and
-            cotangents are those of the mean; otherwise the mean is taken when all were seen (ranks
-            may differ in the number of their closures, and their gradients are averaged).
+        dtype: the precision of the rows.
+        num_blocks: m, the number of blocks of all ranks.
+        ranks: the number of processes, each of which probes equally many blocks.
+        checks: the collection of checks.
+        single: whether there is one closure on one rank. B1 is then known when slopes are computed,
+            and the cotangents are those of the mean. Otherwise gradients are divided by B1 at the
+            end, because ranks may differ in the number of their closures.
 
-    ``weights`` are those of the gradients in z, ``count`` is B1 of this rank.
+    ``weights`` are the weights of the gradients in z, and ``count`` is B1 of this rank.
     """
 
     method: Method
@@ -95,19 +96,21 @@ def take(
     """Return u_t on the probed rows, and z_t.
 
     Args:
-        s: the step, with nothing seen yet.
-        oracle: shows the sample of this step at each point, and adds up the gradients.
-        z: z_{t-1} for every parameter.
-        anchor: H_s for every parameter, or None.
+        s: the step, without any observation yet.
+        oracle: the oracle, which evaluates the sample of this step at each point and adds up the
+            gradients.
+        z: z_{t-1} of every parameter.
+        anchor: H_s of every parameter, or None.
     """
     method, c = s.method, s.coefficients
     b = method.gradient.weights(c.alpha) if s.number > 1 else _FIRST[method.anchored]
+    # A gradient of weight 0, or of a point that equals the current one, would add nothing.
     with_gradient = [p for p in method.gradient.points if p not in s.coincide and b.since(p) != 0]
     s.weights = b.at_points(with_gradient)
     corrected = method.corrected and c.corrects and Point.PREVIOUS not in s.coincide
     points = [p for p in method.points if p in with_gradient or _tracked(s, p, corrected)]
-    # A row's first value is the fresh one at w_t, so w_t comes first. But where slopes are taken at
-    # u_t it comes last: by then all that u_t needs was seen.
+    # w_t comes first, because the first value of a row is the fresh one at w_t. But if slopes are
+    # taken at u_t, then w_t comes last, when everything that u_t needs has been observed.
     points.insert(len(points) if method.slope_at is SlopeAt.UPDATED else 0, Point.CURRENT)
     last = max(map(points.index, s.weights))
     for number, point in enumerate(points):
@@ -125,8 +128,8 @@ def take(
                 if s.single:
                     oracle.backward(probe, slopes / len(part.ids), loss_weight=1)
                 else:
-                    # A closure's loss counts by its share of the blocks, so that mean losses give
-                    # the mean loss.
+                    # The sum is divided by the number of blocks at the end. So a closure's mean
+                    # loss counts by the number of its blocks.
                     oracle.backward(probe, slopes, loss_weight=len(part.ids))
     if method.corrected and c.gamma == "theory":
         c.check_gamma(s.num_blocks, s.count * s.ranks)
@@ -145,7 +148,7 @@ def _tracked(s: Step, point: Point, corrected: bool) -> bool:
 
 
 def observe(s: Step, point: Point, k: int, probe: Probe, derivative: Tensor | None = None) -> Part:
-    """Check and note what closure k reported at ``point``."""
+    """Check and record what closure k reported at ``point``."""
     ids = s.checks.probe(point, k, probe)
     values = s.rows.read(probe, s.dtype)
     if k == len(s.parts):
@@ -153,8 +156,8 @@ def observe(s: Step, point: Point, k: int, probe: Probe, derivative: Tensor | No
         s.count += len(ids)
     part = s.parts[k]
     if point is Point.CURRENT or Point.CURRENT not in part.values:
-        # A row first visited now has its fresh value, in every generation. With updated slopes
-        # w_t comes last, and until then the value at the first point stands in.
+        # A row that is visited for the first time has its fresh value in every generation. With
+        # updated slopes w_t comes last, and until then the value at the first point is used.
         fresh = s.rows.project(values, ids)
         part.old = torch.where(part.before.unvisited, fresh, part.before.old)
     if point is Point.CURRENT and probe.noise is not None:
@@ -166,7 +169,7 @@ def observe(s: Step, point: Point, k: int, probe: Probe, derivative: Tensor | No
 
 
 def _nothing(values: Tensor) -> Remembered:
-    """Return what a method without a table knows."""
+    """Return the record of a method without a table, in which no row was visited."""
     return Remembered(values, torch.ones_like(values[:, :1], dtype=torch.bool), None, None)
 
 
@@ -174,6 +177,8 @@ def _take_slopes(s: Step, point: Point, part: Part, probe: Probe) -> Tensor:
     """Return the slopes of f for G(point), one row per probed block."""
     ids, values = part.ids, part.values[point]
     match s.method.slope_at:
+        # u_{t-2} at w_{t-1} and the rows of the snapshot at w_s; older rows of a block that is new
+        # have no meaning, so its first value is used.
         case SlopeAt.TABLE if point in s.method.generations and s.table is not None:
             u = torch.where(part.before.unvisited, part.old, s.table.gather(ids, point))
         case SlopeAt.TABLE | SlopeAt.COMMON:
@@ -198,16 +203,16 @@ def _take_slopes(s: Step, point: Point, part: Part, probe: Probe) -> Tensor:
 def track(
     s: Step, part: Part, point: Point = Point.CURRENT, c: Coefficients | None = None
 ) -> Tensor:
-    """Return u as this step's sample updates it at ``point``: u_t at w_t.
+    """Return the rows updated with this step's sample at ``point``; at w_t this is u_t.
 
-    At a further point, for updated slopes, no change since it is left: there remains
-    (1 - beta) u_{t-1} + a.current g(point; xi) + a.anchor g(w_s).
+    At a further point, which updated slopes need, there is no change since that point. What remains
+    is (1 - beta) u_{t-1} + a.current g(point; xi) + a.anchor g(w_s).
 
     Args:
         s: the step.
         part: the rows of one closure.
-        point: where.
-        c: other coefficients than those of the step.
+        point: the point whose values are used.
+        c: coefficients to use instead of those of the step.
     """
     inner, c, seen = s.method.inner, c or s.coefficients, part.values
     if inner is None:
@@ -228,14 +233,15 @@ def track(
         keep, beta = c.shares(s.rows.logs(part.old), s.rows.logs(seen[point]))
     a = inner.weights(beta, gamma, s.num_blocks / count)
     u = s.rows.advance(part.old, keep, a, seen[point], further, part.derivative, part.before.anchor)
+    # A first visit takes the fresh value as it is, without a correction.
     return s.rows.project(torch.where(part.before.unvisited, part.old, u), part.ids)
 
 
 def sum_surprises(s: Step) -> Tensor:
-    """Return what the gain learns from a step, (3,): see ``fcco.methods.next_gain``.
+    """Return the sums from which the gain is chosen, (3,), see ``fcco.methods.next_gain``.
 
-    A fresh value is compared with the row as it would be without it, at beta = 0: drift that the
-    correction removes is none.
+    A fresh value is compared with the row as it would be at beta = 0, with the correction alone.
+    So drift that the correction removes does not count.
     """
     total = torch.zeros(3, dtype=torch.float64, device=s.checks.device)
     for part in s.parts:
@@ -256,10 +262,10 @@ def estimate(
 
     Args:
         s: the step.
-        b: the row of z.
-        z: z_{t-1}.
-        gradient: the sum over points and blocks, in which the weights of b are folded.
-        anchor: H_s.
+        b: the method's row of weights for z.
+        z: z_{t-1} of every parameter.
+        gradient: the sum over points and blocks, which includes the weights of b.
+        anchor: H_s of every parameter, or None.
     """
     keep = 1 - s.coefficients.alpha if s.number > 1 else 0.0
     folded = Weights(current=1.0 if s.single else 1 / s.count, anchor=b.anchor)

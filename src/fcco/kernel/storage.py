@@ -1,4 +1,4 @@
-"""Where the rows of a table lie: beside the parameters, on another device, or in a file."""
+"""Storage for the rows of a table: on a device, or in a memory-mapped file."""
 
 import math
 import os
@@ -12,22 +12,22 @@ from torch import Tensor
 __all__ = ["Place", "Zeros", "zeros_at", "zeros_in_memory"]
 
 Place = torch.device | str | Path | None
-"""A device, or a directory for a memory-mapped file, as a string too (a device's name comes first);
-None: with the parameters."""
+"""A device, or a directory for a memory-mapped file. A string is read as a device if it names one.
+None stands for the device of the parameters."""
 
 Zeros = Callable[[tuple[int, ...], torch.dtype], Tensor]
-"""Makes a zero tensor of a shape and dtype."""
+"""A function that makes a zero tensor of a given shape and dtype."""
 
 
 def zeros_at(place: Place, default: torch.device) -> Zeros:
-    """How to make the tensors of a table at ``place``.
+    """Return a function that makes the tensors of a table at ``place``.
 
-    In a directory they are files without a name, mapped into memory: the system keeps in RAM what
-    is in use, and they vanish with the process. They are working storage, not a checkpoint.
+    In a directory, the tensors are unnamed files that are mapped into memory. The system keeps in
+    RAM what is in use, and the files vanish with the process. They do not replace a checkpoint.
 
     Args:
-        place: see ``Place``.
-        default: where the parameters are.
+        place: a device, a directory or None, see ``Place``.
+        default: the device of the parameters.
 
     Examples:
         >>> zeros = zeros_at(Path(tempfile.gettempdir()), torch.device("cpu"))
@@ -47,7 +47,7 @@ def zeros_at(place: Place, default: torch.device) -> Zeros:
 
 
 def zeros_in_memory(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Make a zero tensor on the host.
+    """Make a zero tensor on the CPU.
 
     Examples:
         >>> zeros_in_memory((2,), torch.bool)
@@ -64,7 +64,8 @@ def _mapped(directory: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tens
         try:
             file.truncate(count * dtype.itemsize)
             if hasattr(os, "posix_fallocate"):
-                # Reserved now: a mapped file that finds no room later kills the process.
+                # Reserve the space now: if the disk is full later, writing to a mapped file
+                # kills the process.
                 os.posix_fallocate(file.fileno(), 0, count * dtype.itemsize)
         except OSError as error:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The table u: one row of tracked inner values per block, with the generations slopes need."""
+"""The table u, with one row of tracked inner values per block and its older generations."""
 
 import math
 from typing import NamedTuple
@@ -15,48 +15,50 @@ from fcco.methods.weights import Point
 __all__ = ["Remembered", "Table"]
 
 _WIPED = -750.0
-"""Stands for log(1 - beta) at beta = 1: exp of it is exactly zero, and sums of it stay finite."""
+"""Used for log(1 - beta) at beta = 1. Its exponential is exactly 0, and sums of it stay finite."""
 
 _ROOM = 4096
-"""Rows of all ranks' last batches that there is room for at first. It is the same for every method
-and batch, so that ``torch.distributed.checkpoint`` can load into a new optimizer."""
+"""Initial size of the overlay, in rows of all ranks. It is the same for every method and batch, so
+that ``torch.distributed.checkpoint`` can load into a new optimizer."""
 
 _NO_BLOCK = torch.iinfo(torch.int64).max
-"""Fills the overlay where there is no block; sorted, it comes last."""
+"""Id that fills unused places of the overlay; it is sorted to the end."""
 
 
 class Remembered(NamedTuple):
-    """What a table has on the probed rows before a step."""
+    """What the table holds of the probed rows before a step."""
 
     old: Tensor
-    """u_{t-1}, (k, width)."""
+    """(k, width), the rows u_{t-1}."""
     unvisited: Tensor
-    """Which rows have no value yet, (k, 1)."""
+    """(k, 1), whether a row has no value yet."""
     last_visit: Tensor | None
-    """The step of each row's last visit, (k, 1), if it is kept."""
+    """(k, 1), the step of each row's last visit, if it is stored."""
     anchor: Tensor | None
-    """Exact values at the last snapshot, (k, width), if they are kept."""
+    """(k, width), the exact values at the last snapshot, if they are stored."""
 
 
 class Table(nn.Module):
-    """u_t for every block of this rank; a step reads and writes O(B1) rows.
+    """The rows u_t of all blocks of this rank; a step reads and writes O(B1) of them.
 
-    All state lies in buffers. What a method does not need is None. Blocks are known by their ids
-    in the whole problem, and tensors are handed in and out on the device of the ids, wherever the
-    rows lie. Nothing here checks a value: ``write`` and ``fill`` are called after the last check.
+    All state is in buffers. A buffer that the method does not need is None. Blocks are named by
+    their ids in the whole problem. Tensors are passed in and returned on the device of the ids,
+    whatever the device of the rows is. Values are not checked here: ``write`` and ``fill`` are
+    called after the last check.
 
     Args:
         share: the blocks of this rank.
-        width: of a row: p, or p + 1 with a log-scale.
-        scaled: how many leading columns have their log-scale in the last column; 0: there is none.
-        dtype: of the rows.
-        zeros: makes the tensors, where they are to lie.
-        ages: keep the step of each row's last visit (gamma = "age").
-        previous: keep u_{t-2}, as an overlay of the rows that the last step replaced.
-        anchor: keep the exact values of the last snapshot.
-        snapshot: keep the rows as they were when the snapshot was taken.
-        shrinks: rows shrink by 1 - beta in each step, which is applied when they are read.
-        gain: keep what chooses the gain (beta = "auto").
+        width: the width of a row, which is p, or p + 1 with a log-scale.
+        scaled: the number of leading columns whose log-scale is in the last column; 0 without one.
+        dtype: the precision of the rows.
+        zeros: the function that makes the tensors, on a device or in a file.
+        ages: whether to store the step of each row's last visit (gamma = "age").
+        previous: whether to store u_{t-2}, as an overlay of the rows that the last step replaced.
+        anchor: whether to store the exact values of the last snapshot.
+        snapshot: whether to store the rows at the time of the snapshot.
+        shrinks: whether all rows shrink by 1 - beta in each step. This is applied when rows are
+            read, so that a step still costs O(B1).
+        gain: whether to store what the gain is chosen from (beta = "auto").
 
     Examples:
         >>> table = Table(Share(5), 1)
@@ -66,27 +68,27 @@ class Table(nn.Module):
     """
 
     HOST = ("clock", "gain")
-    """Buffers that the host reads in every step; they are the same on every rank."""
+    """Buffers that the host reads in every step; they are equal on all ranks."""
     RESIZED = ("overlay_blocks", "overlay_rows")
-    """Buffers whose length follows from the batch, not from m."""
+    """Buffers whose length depends on the batch and not on m."""
 
     rows: Tensor
-    """(m, width): u_t, as of the last visit."""
+    """(m, width), u_t as of the last visit of each row."""
     visited: Tensor
-    """(m,): which rows have a value."""
+    """(m,), whether a row has a value."""
     last_visit: Tensor | None
     overlay_blocks: Tensor | None
-    """Sorted ids of the blocks that the last step wrote, then ``_NO_BLOCK``."""
+    """Sorted ids of the blocks that the last step wrote, followed by ``_NO_BLOCK``."""
     overlay_rows: Tensor | None
-    """What their rows were before."""
+    """Rows of these blocks before the last step."""
     anchor: Tensor | None
     samples: Tensor | None
-    """(m,): samples behind the anchor."""
+    """(m,), the number of samples behind each row of the anchor."""
     snapshot: Tensor | None
     clock: Tensor | None
-    """(2,): sum_s log(1 - beta_s), one step ago and now."""
+    """(2,), sum_s log(1 - beta_s) over all steps, one step ago and now."""
     written: Tensor | None
-    """(m,): the reading of the clock at which each row was written."""
+    """(m,), the value of the clock when each row was written."""
     gain: Tensor | None
 
     def __init__(
@@ -129,7 +131,7 @@ class Table(nn.Module):
 
     @property
     def num_blocks(self) -> int:
-        """The number of blocks m, of all ranks."""
+        """The number of blocks m of all ranks."""
         return self.share.total
 
     @property
@@ -145,10 +147,10 @@ class Table(nn.Module):
     # Reading -------------------------------------------------------------------------------------
 
     def read(self, blocks: Tensor) -> Tensor:
-        """Return u_t of ``blocks``, a copy, (k, p); 0 where a block was never visited.
+        """Return a copy of u_t of ``blocks``, (k, p); a block that was never visited has 0.
 
-        They must be this rank's, and the rows come where the table lies. Of an objective that
-        keeps log-scales, these are exp(scale) times the mantissas, which may overflow.
+        The blocks must belong to this rank. The result is on the device of the table. If rows have
+        log-scales, it holds exp(scale) times the mantissas, which may overflow.
         """
         blocks = torch.as_tensor(blocks, device=self.rows.device)
         outside = (blocks < self.share.start) | (blocks >= self.share.stop)
@@ -161,7 +163,7 @@ class Table(nn.Module):
         return unscale(rows, self.scaled) if self.scaled else rows
 
     def recall(self, blocks: Tensor) -> Remembered:
-        """Return what is known of ``blocks`` before the step; ids are not checked."""
+        """Return what is stored of ``blocks`` before the step; ids are not checked."""
         device, places = blocks.device, self._places(blocks)
         last, anchor = self.last_visit, self.anchor
         rows = self.rows[places]
@@ -175,10 +177,10 @@ class Table(nn.Module):
         )
 
     def gather(self, blocks: Tensor, point: Point = Point.CURRENT) -> Tensor:
-        """Return the rows whose slopes belong to ``point``; ids are not checked.
+        """Return the rows at which slopes for ``point`` are taken; ids are not checked.
 
-        These are u_{t-1} for the current point, u_{t-2} for the previous one, and the rows kept at
-        the snapshot for that.
+        These are u_{t-1} for the current point, u_{t-2} for the previous point, and for the
+        snapshot the rows that were stored with it.
         """
         places = self._places(blocks)
         if point is Point.SNAPSHOT and self.snapshot is not None:
@@ -187,7 +189,8 @@ class Table(nn.Module):
         if self.written is not None:
             rows = self._shrink(rows, self.written[places], point)
         if point is Point.PREVIOUS and self.overlay_blocks is not None:
-            # u_{t-2} differs from u_{t-1} only on the rows that the last step wrote.
+            # u_{t-2} differs from u_{t-1} only on the rows that the last step wrote, so the overlay
+            # of O(B1) rows replaces a second table.
             assert self.overlay_rows is not None
             wanted = blocks.to(rows.device)
             found = torch.searchsorted(self.overlay_blocks, wanted)
@@ -197,7 +200,7 @@ class Table(nn.Module):
         return rows.to(blocks.device)
 
     def whole(self) -> Tensor:
-        """Return u_t of all blocks of this rank; O(m), for exact passes."""
+        """Return u_t of all blocks of this rank, in O(m), for exact passes."""
         if self.written is None:
             return self.rows
         return self._shrink(self.rows, self.written, Point.CURRENT)
@@ -214,17 +217,17 @@ class Table(nn.Module):
         beta: float,
         gain: Tensor | None = None,
     ) -> None:
-        """Replace u_{t-1} (``old``) by u_t (``new``) on the rows of ``blocks``.
+        """Replace u_{t-1} (``old``) by u_t (``new``) in the rows of ``blocks``.
 
         Args:
-            blocks: the ids.
-            old: their rows before the step.
-            new: their rows after it.
+            blocks: (k,), the ids.
+            old: (k, width), their rows before the step.
+            new: (k, width), their rows after the step.
             step: t.
-            beta: the gain of this step, by which all other rows shrink, if they do.
-            gain: what chooses the next gain, if that has changed.
+            beta: the gain of this step, by which all rows shrink if the method does so.
+            gain: the numbers from which the next gain is chosen, if they have changed.
         """
-        # What needs memory comes first, so that running out of it leaves the table as it was.
+        # Allocate memory first, so that running out of memory leaves the table unchanged.
         places = self._places(blocks)
         device = places.device
         old, new = old.to(device), new.to(device)
@@ -246,7 +249,7 @@ class Table(nn.Module):
             self.gain.copy_(gain)
 
     def fill(self, rows: Tensor, *, step: int) -> None:
-        """Give every row its value, or all the same one: a visit at ``step``."""
+        """Set every row, as a visit at ``step``; ``rows`` may be one row for all."""
         now = 0.0 if self.clock is None else float(self.clock[1])
         self.rows.copy_(rows)
         self.visited.fill_(True)
@@ -256,12 +259,12 @@ class Table(nn.Module):
             self.written.fill_(now)
 
     def keep_snapshot(self, anchor: Tensor, samples: Tensor, rows: Tensor) -> None:
-        """Keep the exact values of a snapshot, and u_t as it is now.
+        """Store the exact values of a snapshot, and the current rows u_t.
 
         Args:
-            anchor: the exact values, (m, width).
-            samples: behind them, (m,).
-            rows: u_t, see ``whole``.
+            anchor: (m, width), the exact values.
+            samples: (m,), the number of samples behind them.
+            rows: (m, width), the rows u_t, see ``whole``.
         """
         assert self.anchor is not None
         assert self.samples is not None
@@ -271,12 +274,12 @@ class Table(nn.Module):
             self.snapshot.copy_(rows)
 
     def _overlay(self, blocks: Tensor, rows: Tensor, *, largest: int = 0) -> None:
-        """Remember that ``rows`` were u_{t-2} of ``blocks``, and that no others changed.
+        """Store ``rows`` as u_{t-2} of ``blocks``; no other rows have changed.
 
         Args:
-            blocks: of this rank.
-            rows: theirs, before the step.
-            largest: how many some rank may have, if they differ.
+            blocks: (k,), blocks of this rank.
+            rows: (k, width), their rows before the step.
+            largest: the largest number of blocks of any rank, if the ranks differ.
         """
         assert self.overlay_blocks is not None
         assert self.overlay_rows is not None
@@ -285,7 +288,7 @@ class Table(nn.Module):
         count = len(blocks)
         places, kept = self.overlay_blocks, self.overlay_rows
         if largest or count > len(places):
-            # All ranks grow alike, for a checkpoint joins their overlays.
+            # All ranks must grow to the same room, because a checkpoint joins their overlays.
             room = _ROOM
             while Share(room, 0, self.share.size).min_count < max(count, largest):
                 room *= 2
@@ -298,16 +301,16 @@ class Table(nn.Module):
         unused.fill_(_NO_BLOCK)
         used_rows.copy_(rows)
 
-    # Where it lies, and how it is saved ----------------------------------------------------------
+    # Moving and saving ---------------------------------------------------------------------------
 
     def follow(self, device: torch.device) -> None:
-        """Move all buffers to ``device``; those of the host stay."""
+        """Move all buffers to ``device``, except those that the host reads."""
         for name, buffer in self.named_buffers():
             if name not in self.HOST:
                 setattr(self, name, buffer.to(device))
 
     def pack(self, ranks: Ranks) -> dict[str, Tensor]:
-        """Return the buffers as they are saved: with several ranks, each a share of a DTensor."""
+        """Return the buffers in the form that is saved; with several ranks they are DTensors."""
         buffers = dict(self.named_buffers())
         if ranks.size == 1:
             return buffers
@@ -318,9 +321,9 @@ class Table(nn.Module):
         return buffers
 
     def select(self, name: str, saved: Tensor) -> Tensor:
-        """Return of a saved buffer what this rank needs: its rows, or the whole overlay.
+        """Return the part of a saved buffer that this rank needs: its rows, or the whole overlay.
 
-        A state that one process saved holds plain tensors of all rows.
+        A state that was saved by one process holds plain tensors of all rows.
         """
         if hasattr(saved, "full_tensor"):
             part: Tensor = saved.full_tensor() if name in self.RESIZED else saved.to_local()  # type: ignore[attr-defined]
@@ -329,7 +332,7 @@ class Table(nn.Module):
         return saved if whole else saved[self.share.start : self.share.stop]
 
     def keep_own_overlay(self) -> None:
-        """Keep of an overlay that other ranks wrote what belongs to this one."""
+        """Drop the entries of a loaded overlay that belong to other ranks."""
         if self.overlay_blocks is None or self.overlay_rows is None:
             return
         blocks, rows = self.overlay_blocks, self.overlay_rows
@@ -337,7 +340,7 @@ class Table(nn.Module):
         self._overlay(blocks[mine], rows[mine], largest=int((blocks != _NO_BLOCK).sum()))
 
     def _room(self) -> int:
-        """Return how many rows of a batch the overlays of all ranks have room for."""
+        """Return the total size of the overlays of all ranks."""
         assert self.overlay_blocks is not None
         room = _ROOM
         while Share(room, self.share.rank, self.share.size).count < len(self.overlay_blocks):
@@ -350,9 +353,11 @@ class Table(nn.Module):
         return places - self.share.start if self.share.start else places
 
     def _shrink(self, rows: Tensor, written: Tensor, point: Point) -> Tensor:
-        """Return the rows as they are, or (previous) as one step ago but for its batch."""
+        """Apply the shrinking since each row was written, up to now or (previous) one step ago."""
         assert self.clock is not None
         now = float(self.clock[1 if point is Point.CURRENT else 0])
+        # The product of (1 - beta_s) over the steps since the row was written, as a difference of
+        # cumulative logarithms in float64.
         factor = torch.exp(now - written).unsqueeze(1).to(rows.dtype)
         if self.scaled:
             return torch.cat([rows[:, :-1] * factor, rows[:, -1:]], dim=1)

@@ -20,13 +20,13 @@ def call_along(
 ) -> tuple[Probe, Tensor | None]:
     """Return the closure's probe, and grad g_i(w_t; xi)^T (w_t - w_{t-1}) for each row: (k, p).
 
-    Every parameter carries its tangent while the closure runs. The reverse pass comes after the
-    dual level has ended: inside, it would carry tangents of gradients along.
+    Every parameter carries its tangent while the closure runs. The reverse pass must come after the
+    dual level has ended. Inside, it would also compute tangents of gradients.
     """
-    # torch knows one dual level, and would refuse every later one if Ctrl-C came while it is opened
-    # or closed: so the interrupt waits for the forward pass.
+    # torch allows one dual level at a time. If Ctrl-C came while the level is opened or closed,
+    # torch would refuse every later one. So the interrupt waits for the forward pass.
     with defer_interrupts(), ExitStack() as stack:
-        if "torch._dynamo" in sys.modules:  # compiled graphs carry no tangents
+        if "torch._dynamo" in sys.modules:  # compiled graphs drop tangents
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(forward_ad.dual_level())
         with torch.no_grad():
@@ -60,7 +60,7 @@ def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
         return forward_ad.unpack_dual(dual).primal if isinstance(dual, Tensor) else dual
 
     if not isinstance(probe, Probe) or not isinstance(probe.values, Tensor):
-        return probe, None  # for the checks to report
+        return probe, None  # the checks will report it
     values = forward_ad.unpack_dual(probe.values)
     tangent = values.tangent
     plain = replace(

@@ -74,6 +74,17 @@ class ContrastiveLoss(RowLoss):
         super().__init__(objective, beta=beta)
         self.two_way = two_way
 
+    def exact(self, first: Tensor, second: Tensor) -> Tensor:
+        """The objective of all N pairs, differentiable: the value to monitor.
+
+        Some anchors are compared at a time, so that memory does not grow with N^2.
+
+        Args:
+            first: (N, d), embeddings of all first views, in the order of the index.
+            second: (N, d), those of the second views.
+        """
+        return self.objective.exact(first, second)
+
     def forward(self, first: Tensor, second: Tensor, index: Tensor) -> Tensor:
         """The loss of a batch.
 

@@ -44,18 +44,26 @@ class Criterion(nn.Module):
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load buffers, if they belong to a table of the same labels and settings."""
-        found, errors = state.get(f"{prefix}fingerprint"), args[-1]
-        where = prefix or type(self).__name__
-        if found is None and f"{prefix}{self._table}" in state:
-            errors.append(f"{where}: the table has no fingerprint of its labels (saved by 0.2?)")
-            return
-        if isinstance(found, Tensor) and not found.cpu().equal(self.fingerprint.cpu()):
-            errors.append(
-                f"{where}: the table belongs to other labels, to another order of the samples, or "
-                "to other settings than this loss was built with"
-            )
-            return
+        flaw = self._find_flaw(state, prefix)
+        if flaw is not None:
+            args[-1].append(f"{prefix or type(self).__name__}: {flaw}")
+            # torch goes on with the submodules, the table among them: they keep what they have.
+            for key in [key for key in state if key.startswith(prefix)]:
+                del state[key]
+            state.update(self.state_dict(prefix=prefix))
         super()._load_from_state_dict(state, prefix, *args)
+
+    def _find_flaw(self, state: dict[str, Any], prefix: str) -> str | None:
+        """Return why a state cannot be loaded, or None."""
+        found = state.get(f"{prefix}fingerprint")
+        if found is None and f"{prefix}{self._table}" in state:
+            return "the table has no fingerprint of its labels (saved by 0.2?)"
+        if isinstance(found, Tensor) and not found.cpu().equal(self.fingerprint.cpu()):
+            return (
+                "the table belongs to other labels, to another order of the samples, or to other "
+                "settings than this loss was built with"
+            )
+        return None
 
     def __init_subclass__(cls) -> None:
         """A forward pass reads numbers from its table and writes to it: it is never compiled."""

@@ -13,7 +13,8 @@ from fcco.methods import Beta
 from fcco.objectives.domains import check_positive
 from fcco.objectives.group_dro import GroupCVaR, GroupDRO
 from fcco.problem.batches import GroupBatch
-from fcco.problem.given import whole
+from fcco.problem.given import absent, whole
+from fcco.problem.probe import Probe
 
 __all__ = ["GroupCVaRLoss", "GroupDROLoss"]
 
@@ -32,9 +33,27 @@ class _GroupLoss(RowLoss):
         groups, losses = exchange(self._together(), read, self.fingerprint)
         if not len(groups):
             raise ValueError("losses and groups are empty: a batch has at least one sample")
+        return self._take(self._probe(losses, groups))
+
+    def exact(self, losses: Tensor, groups: Tensor) -> Tensor:
+        """The objective of all samples of a data set, differentiable: the value to monitor.
+
+        Args:
+            losses: (N,), one per sample.
+            groups: (N,), to which group each sample belongs; every group has a sample.
+        """
+        groups, losses = _checked(losses, groups, self.objective.num_blocks)
+        probe = self._probe(losses.double(), groups)
+        if empty := absent(probe.blocks, self.objective.num_blocks):
+            raise ValueError(f"groups {empty} have no sample: the objective is a mean over all")
+        return self.objective.outer(probe.values, probe.blocks).mean().to(losses.dtype)
+
+    def _probe(self, losses: Tensor, groups: Tensor) -> Probe:
+        """The mean loss of each group that is there."""
         blocks, owner, counts = groups.unique(return_inverse=True, return_counts=True)
         batch = GroupBatch(blocks, losses, owner, counts, targets=groups)
-        return self._take(self.objective.inner(nn.Identity(), batch))
+        probe: Probe = self.objective.inner(nn.Identity(), batch)
+        return probe
 
 
 class GroupDROLoss(_GroupLoss):

@@ -259,9 +259,10 @@ class ParityLoss(MeansLoss):
         ids = torch.as_tensor(groups, device=s.device)
         if ids.shape != s.shape[:1] or ids.is_floating_point():
             raise ValueError(f"groups must be whole numbers of shape ({len(s)},)")
+        ids = ids.long()
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.num_groups:
             raise ValueError(f"groups must lie in 0..{self.num_groups - 1}")
-        member = torch.nn.functional.one_hot(ids.long(), self.num_groups).to(s.dtype)
+        member = torch.nn.functional.one_hot(ids, self.num_groups).to(s.dtype)
         return self.objective.read(torch.cat([member * s, member], dim=1))
 
 
@@ -371,7 +372,8 @@ def _masks(given: Any, p: Tensor) -> Tensor:
             f"targets must have shape {tuple(p.shape)}, or be class numbers of shape "
             f"{(p.shape[0], *p.shape[2:])}, got {y.dtype} of shape {tuple(y.shape)}"
         )
+    numbers = numbers.long()
     if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < p.shape[1]:
         raise ValueError(f"targets must be class numbers in 0..{p.shape[1] - 1}")
-    masks = torch.nn.functional.one_hot(numbers.long(), p.shape[1]).movedim(-1, 1)
+    masks = torch.nn.functional.one_hot(numbers, p.shape[1]).movedim(-1, 1)
     return masks.to(widened(p).dtype)

@@ -62,6 +62,16 @@ class NCALoss(RowLoss):
         super().__init__(objective, beta=beta)
         self.register_buffer("classes", objective.classes.clone(), persistent=False)
 
+    def exact(self, embeddings: Tensor) -> Tensor:
+        """The objective of all N samples, differentiable: the value to monitor.
+
+        Some samples are compared at a time, so that memory does not grow with N^2.
+
+        Args:
+            embeddings: (N, d), in the order of the index.
+        """
+        return self.objective.exact(embeddings)
+
     def forward(self, embeddings: Tensor, index: Tensor) -> Tensor:
         """The loss of a batch.
 

@@ -173,7 +173,8 @@ class ScoreLoss(Criterion):
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         found = state.get(f"{prefix}scores")
-        if self.sums is not None and isinstance(found, Tensor):
+        accepted = self._find_flaw(state, prefix) is None
+        if self.sums is not None and isinstance(found, Tensor) and accepted:
             self.sums.invalid = found.dtype != self.scores.dtype
         super()._load_from_state_dict(state, prefix, *args)
 

@@ -1,4 +1,4 @@
-"""Objectives of the form f_i(g_i(w)), built from what is known of the training set."""
+"""Objectives of the form (1/m) sum_i f_i(g_i(w)), built from the labels of the training set."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ _NOW = {
     "TwoWayPartialAUC": "PartialAUC(labels, temperature=..., two_way=...), where temperature is "
     "that of the negatives and two_way that of the positives",
 }
-"""Names of 0.2, and what to write instead."""
+"""Names of version 0.2, with what to write instead."""
 
 
 def __getattr__(name: str) -> Any:

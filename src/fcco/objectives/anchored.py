@@ -1,4 +1,4 @@
-"""Blocks that are anchors; those of one step share a pool of partners."""
+"""Objectives whose blocks are anchors; the anchors of one step share a pool of partners."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,40 +13,43 @@ from fcco.problem.draws import draw
 __all__ = ["AnchoredObjective", "divided"]
 
 PAIRS = 1 << 22
-"""The largest number of pairs in a chunk of an exact pass."""
+"""Largest number of pairs in one chunk of an exact pass."""
 
 
 class AnchoredObjective(ScoreObjective):
-    """Block i is an anchor and one or two ranges of partners in one order of its task's samples.
+    """Base class of objectives that compare an anchor with one or two ranges of partners.
 
-    The r-th inner value of block i is the sum over its r-th range of phi(partner, anchor), divided
-    by ``sizes[i]``. (Average precision has two ranges, the positives and all samples; partial AUC
-    has one, the negatives.) ``_build`` sets the attributes below; drawing, chunks of an exact pass
-    and batches of given samples follow from them.
+    The samples of a task are put in one order, and every range is an interval of that order. The
+    r-th inner value of block i is the sum of phi(partner, anchor) over its r-th range, divided by
+    ``sizes[i]``. For example, average precision has two ranges (the positives, and all samples)
+    and partial AUC has one (the negatives).
+
+    ``_build`` of a subclass sets the attributes below. Drawing partners, chunks of an exact pass
+    and batches of given samples are derived from them here.
     """
 
     anchors: Tensor
-    """(m,), the sample of each block."""
+    """(m,), the sample that is the anchor of each block."""
     columns: Tensor
-    """(m,), its task."""
+    """(m,), the task of each block."""
     places: Tensor
-    """(T, N), where each sample stands in the order of a task; -1 where it has no label."""
+    """(T, N), the position of each sample in the order of a task; -1 where it has no label."""
     start: Tensor
-    """(R, m), where each range of a block begins in that order."""
+    """(R, m), the position in that order at which each range of a block begins."""
     stop: Tensor
-    """(R, m), where it ends."""
+    """(R, m), the position after the last one of each range."""
     sizes: Tensor
-    """(m,), the number of samples among which the partners of a block are."""
+    """(m,), the number of samples that the sums of a block are divided by."""
     strata: list[Tensor]
-    """Positions of samples that may be partners, in one or several parts; a step draws equally many
-    from each part and weights them by the size of the part."""
+    """Samples that may be partners, in one or several parts. A step draws equally many from each
+    part and weights them by the size of the part."""
     own_pair: bool = False
-    """Whether an anchor is its own partner: it is never drawn and always counted, once."""
+    """Whether an anchor is its own partner. It is then counted once and never drawn."""
     population: int | None = None
-    """The range that ``sizes`` counts, -1 for the last one; None: all samples of the pool."""
+    """The range that ``sizes`` counts (-1 is the last one), or None if it counts the whole pool."""
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Every part of the pool has enough partners."""
+        """Raise a ``ValueError`` if some part of the pool has too few partners."""
         if samples < len(self.strata):
             raise ValueError(
                 f"samples_per_block must be at least {len(self.strata)} (one from each part of the "
@@ -64,58 +67,70 @@ class AnchoredObjective(ScoreObjective):
     def draw(
         self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> PairBatch:
-        """The same partners for all anchors: b + k samples for b * k pairs."""
+        """Draw partners that all anchors share: b + k samples give b * k pairs."""
         partners, shares = [], []
         counts = divided(len(shared), len(self.strata))
         for part, uniform in zip(self.strata, shared.split(counts), strict=True):
             place = draw(uniform[None], torch.tensor([len(part)]), replacement=replacement)[0]
             partners.append(part[place])
+            # Each of the k drawn stands for len(part) / k samples, so the weighted sum is an
+            # unbiased estimate of the sum over the part.
             shares.append(torch.full((len(uniform),), len(part) / len(uniform)).double())
         return self._batch(blocks, torch.cat(partners), torch.cat(shares))
 
     def spans(self, size: int) -> Sequence[Tensor]:
-        """A few anchors at a time; every chunk passes all partners through the model."""
+        """Divide the anchors into chunks; each chunk passes all partners through the model."""
         total = sum(len(part) for part in self.strata)
         return torch.split(torch.arange(self.num_blocks), max(1, min(size, PAIRS // total)))
 
     def chunk(self, span: Tensor) -> PairBatch:
-        """Some anchors with all partners."""
+        """Return a batch of the given anchors with all partners."""
         partners = torch.cat(self.strata)
         return self._batch(span, partners, torch.ones(len(partners), dtype=torch.float64))
 
     def among(self, index: Tensor) -> PairBatch:
-        """The anchors among ``index``, compared with all other partners among them."""
+        """Return the anchors among ``index``, compared with the other partners among them."""
         order, anchors = self._by_anchor
         first = torch.searchsorted(anchors, index)
         counts = torch.searchsorted(anchors, index, right=True) - first
+        # One sample may be the anchor of several blocks, one per task. These lines list the
+        # blocks order[first : first + count] of every sample without a Python loop.
         shift = (first - (counts.cumsum(0) - counts)).repeat_interleave(counts)
         blocks = order[shift + torch.arange(len(shift))]
         partners = index[self._in_pool[index]]
         counted = torch.ones(len(blocks), len(partners), dtype=torch.bool)
         if self.population is not None:
             counted = self._inside(blocks, partners.expand(len(blocks), -1))[self.population]
-        # An anchor among the partners stands for itself alone, the other ones for all others.
+        # An own pair is counted exactly. The other partners of the batch stand for all the
+        # remaining samples, so they share the weight ``total``.
         others = (counted & (partners != self.anchors[blocks, None])).sum(1)
         total = self.sizes[blocks] - int(self.own_pair)
+        # A block without any other partner in the batch would have the estimate 0 of a positive
+        # sum. It is left out, unless there really is no other partner.
         kept = (others > 0) | (total == 0)
         share = total[kept].double() / others[kept].clamp(min=1)
         return self._batch(blocks[kept], partners, share.unsqueeze(1), index)
 
     def _inside(self, blocks: Tensor, partners: Tensor) -> Tensor:
-        """(R, b, k), which of the partners (b, k) lie in which range of their block."""
+        """Return which of the partners (b, k) lie in which range of their block, (R, b, k)."""
         place = self.places[self.columns[blocks, None], partners]
         return (place >= self.start[:, blocks, None]) & (place < self.stop[:, blocks, None])
 
     def _weigh(self, blocks: Tensor, inside: Tensor) -> Tensor:
-        """(R, b, k), how much a partner counts that lies inside some ranges."""
+        """Return the weights (R, b, k) of partners, given in which ranges they lie."""
         return inside.double()
 
     def _batch(
         self, blocks: Tensor, partners: Tensor, share: Tensor, rows: Tensor | None = None
     ) -> PairBatch:
-        """Anchors with common partners; inputs are those of both, or ``rows`` that hold them.
+        """Form a batch of anchors with common partners.
 
-        ``share`` says for how many partners each of them stands, (k,) or (b, k).
+        Args:
+            blocks: (b,), the blocks.
+            partners: (k,), the samples that serve as partners of all of them.
+            share: (k,) or (b, k), how many samples each partner stands for.
+            rows: the samples of the batch, which include all anchors and partners. If None, the
+                inputs of the batch are the anchors followed by the partners.
         """
         anchors = self.anchors[blocks]
         inputs = torch.cat([anchors, partners])
@@ -124,6 +139,8 @@ class AnchoredObjective(ScoreObjective):
             inputs, (ordered, order) = rows, rows.sort()
             own, places = (order[torch.searchsorted(ordered, part)] for part in (anchors, partners))
         here, there = anchors.unsqueeze(1), partners.expand(len(blocks), -1)
+        # A drawn partner may be the anchor itself. It gets the weight 0 here, because its own
+        # pair is either excluded or appended below with the exact weight 1.
         share = share.expand(len(blocks), len(partners)).masked_fill(here == there, 0)
         if self.own_pair:
             there = torch.cat([there, here], dim=1)
@@ -143,19 +160,19 @@ class AnchoredObjective(ScoreObjective):
 
     @cached_property
     def _by_anchor(self) -> tuple[Tensor, Tensor]:
-        """The blocks, sorted by the positions of their anchors, and these positions."""
+        """Return the blocks sorted by their anchors, and these anchors."""
         anchors, order = self.anchors.sort(stable=True)
         return order, anchors
 
     @cached_property
     def _in_pool(self) -> Tensor:
-        """(N,), whether a sample may be a partner."""
+        """Return which samples may be partners, (N,)."""
         pool = torch.zeros(self.num_samples, dtype=torch.bool)
         return pool.index_fill(0, torch.cat(self.strata), True)
 
 
 def divided(samples: int, parts: int) -> list[int]:
-    """Divide samples equally; the first parts take the remainder.
+    """Divide ``samples`` into equal parts; the first parts take the remainder.
 
     Examples:
         >>> divided(5, 2)

@@ -1,4 +1,4 @@
-"""AUC by exponentials of the scores: gradients that do not vanish where scores are wrong."""
+"""AUC from exponentials of the scores, with a gradient wherever scores are in the wrong order."""
 
 from typing import Any
 
@@ -21,32 +21,32 @@ from fcco.problem.scaled import ScaledObjective
 __all__ = ["AUC"]
 
 _LARGEST = 1e150
-"""Sums beyond it, or below its inverse, are formed in logarithms."""
+"""Running sums above this number, or below its inverse, are recomputed in logarithms."""
 
 
 class AUC(TaskObjective, ScaledObjective):
-    """A smooth form of 1 - AUC over all pairs, averaged over tasks, on scores of any scale.
+    """A smooth form of 1 - AUC over all pairs, averaged over tasks, for scores of any scale.
 
-    With E+, E- the means over the positives and the negatives of a task,
+    Let E+ and E- be the means over the positives and the negatives of a task. Then
 
-        u = (E- exp(h / T), E+ exp(-h / T)),    f(u) = T log(1 + u_1 u_2):
+        u = (E- exp(h / T), E+ exp(-h / T)),    f(u) = T log(1 + u_1 u_2).
 
-    u_1 u_2 is the mean over all pairs of exp((h- - h+) / T). A pair that is in the right order by
-    far has no gradient, and one that is in the wrong order has a gradient that does not vanish. A
-    constant added to all scores changes nothing.
+    The product u_1 u_2 is the mean of exp((h- - h+) / T) over all pairs of a negative and a
+    positive. A pair that is clearly in the right order has almost no gradient. A pair in the wrong
+    order has a gradient that does not vanish. Adding a constant to all scores changes nothing.
 
-    Block i is task i, column i of the scores. With an optimizer, take the slopes of updated rows
-    (``updated_slopes=True``): with stale rows of exponentials training collapses. Where tasks are
-    classes that exclude each other, a model that ends in ``one_vs_rest``, with
-    ``cross_entropy=1``, measured best.
+    Block i is task i, which is column i of the scores. With an optimizer, pass
+    ``updated_slopes=True``: training collapses if the slopes come from stale rows of exponentials.
+    If the tasks are classes that exclude each other, a model that ends in ``one_vs_rest``
+    together with ``cross_entropy=1`` measured best.
 
     Args:
-        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing. (Classes 0, 1, 2, ... are the
-            labels ``one_hot(classes)``, one task each.)
-        temperature: T; towards 0 only the worst pairs count.
-        cross_entropy: the weight of the mean over the tasks of E+ log(1 + exp(-h)) and
-            E- log(1 + exp(h)), which is added.
-        bounded: whether f has the 1, without which it is unbounded below.
+        labels: (N,) or (N, T), 1 for positives and 0 for negatives; -1 or NaN where missing.
+            Classes 0, 1, 2, ... are given as ``one_hot(classes)``, with one task per class.
+        temperature: T. A small value concentrates the objective on the worst pairs.
+        cross_entropy: the weight of an added cross-entropy, the mean over tasks of
+            (E+ log(1 + exp(-h)) + E- log(1 + exp(h))) / 2.
+        bounded: whether f contains the 1. Without it, f is unbounded below.
 
     Examples:
         >>> objective = AUC(torch.tensor([1, 0]))
@@ -85,12 +85,14 @@ class AUC(TaskObjective, ScaledObjective):
         )
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """Both means, over each task's own samples or over samples that all tasks share."""
+        """Return both means, over each task's own samples or over samples that all tasks share."""
         h = partner_scores(read_outputs(model, batch, self.num_tasks), batch)
         # (2, B1, k): negatives, whose scores should be low, then positives
         cost, weights = torch.stack([h, -h]), batch.weights.to(h.dtype).flip(0)
         weights = weights.expand(-1, len(h), -1)
         exponents = (cost / self.temperature).masked_fill(weights == 0, -torch.inf)
+        # One scale per task for both classes keeps the larger of the two sums near 1. Without
+        # it, exp(h / T) overflows in float32 from h = 89 T on.
         log_scale = scale_of(exponents.detach().amax((0, 2)))
         terms = weights * (exponents - log_scale.unsqueeze(1)).exp()
         sizes = (weights > 0).sum(2)
@@ -104,13 +106,14 @@ class AUC(TaskObjective, ScaledObjective):
         return Probe(batch.blocks, values, samples, log_scale=log_scale, loss=loss, noise=noise)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """T log(1 + u_1 u_2), or T log(u_1 u_2)."""
+        """Return T log(1 + u_1 u_2), or T log(u_1 u_2) if not bounded."""
+        # log(u_1 u_2): both components carry the same scale, hence the factor 2.
         logs = u.clamp(min=torch.finfo(u.dtype).tiny).log().sum(1) + 2 * log_scale
         values = self.temperature * (precise_softplus(logs) if self.bounded else logs)
         return values * self._weights(blocks, u) if self._lacking else values
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """Means of positive terms."""
+        """Keep u positive: both components are means of positive terms."""
         return u.clamp(min=torch.finfo(u.dtype).tiny)
 
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
@@ -126,12 +129,14 @@ class AUC(TaskObjective, ScaledObjective):
             part, total = (members * w)[:, valid], (members * w)[:, valid].sum(0)
             exponents = (z[:, valid] / self.temperature).where(part > 0, -torch.inf)
             if weight is not None:
+                # The weights enter as logarithms, so that logsumexp covers them too. The clamp
+                # avoids log(0) for absent samples, whose exponent is -inf already.
                 exponents = exponents + part.clamp(min=1e-300).log()
             logs.append(exponents.logsumexp(0) - total.log())
             if self.cross_entropy:
                 costs.append((part * precise_softplus(z[:, valid])).sum(0) / total)
         both = logs[0] + logs[1]
-        # logaddexp is exact where torch's softplus leaves out the last digits, beyond 20.
+        # logaddexp is exact, while torch's softplus returns its argument itself beyond 20.
         value = torch.logaddexp(both, torch.zeros_like(both)) if self.bounded else both
         value = self.temperature * value.mean()
         if self.cross_entropy:
@@ -139,21 +144,25 @@ class AUC(TaskObjective, ScaledObjective):
         return value
 
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """The area under the ROC curve, the mean over tasks; ties count one half."""
+        """Return the area under the ROC curve, averaged over tasks; ties count one half."""
         return mean_over_tasks(scores, self.labels, weight, area)
 
     def running_sums(self) -> RunningSums | None:
-        """The exponentials of all scores, of which a step changes those of its batch."""
+        """Return the exponentials of all scores; a step changes those of its batch only."""
         return None if self.cross_entropy else _AUCSums(self)
 
 
 class _AUCSums(RunningSums):
-    """exp(h / T) of the negatives and exp(-h / T) of the positives, 0 elsewhere: (2, N, T)."""
+    """Running sums of ``AUC``.
+
+    The cache holds exp(h / T) of the negatives and exp(-h / T) of the positives, 0 elsewhere, in a
+    tensor of shape (2, N, T).
+    """
 
     objective: AUC
 
     def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
-        """All exponentials; 0 for a sample that was not seen."""
+        """Compute all exponentials; a sample that was not seen has 0."""
         every = torch.arange(len(scores), device=scores.device)
         return {"terms": self._terms(scores, every) * seen.view(1, -1, 1)}
 
@@ -163,7 +172,7 @@ class _AUCSums(RunningSums):
         return torch.stack([z.exp() * sides.negative[index], (-z).exp() * sides.positive[index]])
 
     def update(self, change: Change) -> Update | None:
-        """F and its slopes; None where exponentials do not fit into float64."""
+        """Return F and its slopes, or None if the exponentials leave the range of float64."""
         if not change.writes:
             return None
         objective, terms = self.objective, self.cache["terms"]
@@ -178,8 +187,10 @@ class _AUCSums(RunningSums):
         number = int(valid.sum())
         if not number:
             return Update(own.new_zeros(()), torch.zeros_like(own[0]))
+        # Summing all N terms afresh costs O(N) but, unlike adding differences, never cancels.
         sums = terms.sum(1).where(valid, 1.0)
         least, most = sums.aminmax()
+        # The product of two sums must stay within float64, whose largest number is 1.8e308.
         if not (least > 1 / _LARGEST and most < _LARGEST):
             return None
         share = valid / number
@@ -188,7 +199,9 @@ class _AUCSums(RunningSums):
         value = objective.temperature * (share * logs).sum()
         if not change.slopes:
             return Update(value, None)
-        # d log(1 + u_1 u_2) = u_1 u_2 / (1 + u_1 u_2) d log(u_1 u_2)
+        # The derivative of log(1 + u_1 u_2) is u_1 u_2 / (1 + u_1 u_2) times that of
+        # log(u_1 u_2). The latter is a sample's share of its sum, + for negatives, - for positives.
+        # The factor T of f cancels against the 1/T inside the exponentials.
         rate = share * odds / (1 + odds) if objective.bounded else share
         parts = own / sums.unsqueeze(1)
         return Update(value, (parts[0] - parts[1]) * rate)

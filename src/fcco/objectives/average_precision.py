@@ -1,4 +1,4 @@
-"""Average precision: one block per positive, ranked among all samples."""
+"""Average precision, with one block per positive, which is ranked among all samples."""
 
 from typing import Any
 
@@ -19,22 +19,24 @@ __all__ = ["AveragePrecision"]
 
 
 class AveragePrecision(RankedObjective):
-    """Minus the average precision, or its mean over tasks (mAP).
+    """Minus the average precision, or minus its mean over tasks (mAP).
 
         F = -(1/m) sum_{positives i} p_i / r_i,
-        r_i = 1 + sum_{j != i} l(h_j - h_i),    p_i = 1 + sum_{positives j != i} l(h_j - h_i),
+        r_i = 1 + sum_{j != i} l(h_j - h_i),    p_i = 1 + sum_{positives j != i} l(h_j - h_i).
 
-    smooth ranks among all samples and among the positives, with l instead of 1[h_j >= h_i]. Inner
-    values are the means of l over the positives and over all samples, divided by the number of all:
-    u = (u_1, u_2), f(u) = -(u_1 + c) / (u_2 + c), where c = (1 - l(0)) / n makes a positive count
-    itself as 1 for every l.
+    Here r_i is a smooth rank among all samples and p_i a smooth rank among the positives. The
+    surrogate l replaces the step 1[h_j >= h_i].
 
-    Block i is the i-th positive; with several tasks, the positives of task 0 come first, then those
-    of task 1, and so on. Tasks without a positive or without a negative do not count.
+    The inner values of block i are the sums of l over the positives (u_1) and over all samples
+    (u_2), both divided by the number n of samples, and f(u) = -(u_1 + c) / (u_2 + c). The constant
+    c = (1 - l(0)) / n makes a positive count itself as 1, whatever l(0) is.
+
+    Block i is the i-th positive. With several tasks, the positives of task 0 come first, then those
+    of task 1, and so on. Tasks without a positive or without a negative are left out.
 
     Args:
-        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing.
-        surrogate: l; ``Sigmoid()`` if None.
+        labels: (N,) or (N, T), 1 for positives and 0 for negatives; -1 or NaN where missing.
+        surrogate: l, by default ``Sigmoid()``.
 
     Examples:
         >>> from fcco.objectives import SquaredHinge
@@ -61,27 +63,28 @@ class AveragePrecision(RankedObjective):
         return -sums[..., 1] / sums[..., 0]
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """Both means over the partners."""
+        """Return the sums of l over the positives and over all, divided by their number."""
         return cost_probe(self.surrogate(differences(model, batch, self.num_tasks)), batch)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Minus the precision at the rank of each positive."""
+        """Return minus the precision at the rank of each positive."""
         return self._outer(u, torch.zeros_like(u[:, 0]), blocks)
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """(-1, precision) over the denominator."""
+        """Return the gradient of f in closed form: (-1, precision) over the denominator."""
         own = self._pairs.own / self._sizes(blocks, u)
         positives, all_samples = (u + own.unsqueeze(1)).unbind(1)
+        # f = -a / b with a = u_1 + c and b = u_2 + c: df/da = -1/b and df/db = (a/b) / b.
         inverse = 1 / all_samples
         if self._factor is not None:
             inverse = inverse * self._factor(blocks, u)
         return torch.stack([-inverse, positives / all_samples * inverse], dim=1)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """u_1 <= u_2, and both contain at least the positive itself."""
+        """Project u so that u_1 <= u_2, and both contain the positive itself."""
         own = (self.surrogate.at_zero / self._sizes(blocks, u)).unsqueeze(1)
         return project_ratio(u - own, 0.0) + own
 
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """The average precision, the mean over tasks."""
+        """Return the average precision, averaged over tasks."""
         return mean_over_tasks(scores, self.labels, weight, average_precision)

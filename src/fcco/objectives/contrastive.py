@@ -1,4 +1,4 @@
-"""Global contrastive losses: one block per anchor, compared with all other pairs of the data."""
+"""Global contrastive losses, with one block per anchor, compared with all other pairs."""
 
 from collections.abc import Callable
 from copy import copy
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.pooled import PooledObjective
+from fcco.objectives.pooled import PooledObjective, sum_over_anchors
 from fcco.objectives.sampling import error_of_means, exponentials
 from fcco.objectives.score import widened
 from fcco.problem.batches import ViewBatch
@@ -19,33 +19,31 @@ from fcco.problem.scaled import ScaledObjective
 
 __all__ = ["GlobalContrastive"]
 
-_PRODUCTS = 1 << 19
-"""Cosines that are formed at a time in an exact value."""
-
 
 class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
-    """InfoNCE against the whole data set instead of a batch.
+    """The contrastive loss InfoNCE against the whole data set instead of a batch.
 
-    With s the cosine of the embeddings of x_i and y_j, and j over all other pairs,
+    Let s be the cosine of the embeddings of x_i and y_j. With j over all other pairs,
 
-        u = mean exp((s(x_i, y_j) - s(x_i, y_i)) / T),  f(u) = T log(eps + u).
+        u = mean_j exp((s(x_i, y_j) - s(x_i, y_i)) / T),  f(u) = T log(eps + u).
 
-    Block i < N compares x_i with the y_j; if two-way, block N + i compares y_i with the x_j.
+    Block i < N compares x_i with all y_j. If ``two_way``, block N + i compares y_i with all x_j.
 
-    ``inner`` takes one encoder, or a tuple of two, one per view. Inputs are a pair of all first and
-    all second views.
+    ``inner`` takes one encoder, or a tuple of two encoders, one per view. The inputs are a pair:
+    all first views and all second views.
 
     Args:
-        num_samples: N, the pairs.
-        temperature: T, or where a learned one starts.
-        two_way: both directions, m = 2 N.
-        learned: "common": learn one temperature, "individual": one per anchor. u then has a second
-            component T_i, and f(u) = T_i (log(eps + u) + ``radius``). Pass
-            ``objective.parameters()`` to the optimizer too, and save ``objective.state_dict()`` in
-            checkpoints. T_i is at least ``temperature / 10``. With "individual" a step costs O(m),
-            as for any parameter of size m.
-        radius: the radius of the KL ball of learned temperatures; the larger, the lower they are.
-        eps: added to u; values of u far below it count as 0.
+        num_samples: N, the number of pairs.
+        temperature: T, or the initial value of a learned temperature.
+        two_way: whether to compare in both directions, which gives m = 2 N blocks.
+        learned: None keeps T fixed, "common" learns one temperature, and "individual" learns one
+            per anchor. A learned T_i is a second component of u, at least ``temperature / 10``,
+            and f(u) = T_i (log(eps + u) + ``radius``). Pass ``objective.parameters()`` to the
+            optimizer too, and save ``objective.state_dict()`` in checkpoints. With "individual" a
+            step costs O(m), as for any parameter of size m.
+        radius: the radius of the KL ball of learned temperatures. A larger radius gives lower
+            temperatures.
+        eps: a number that is added to u; values of u far below it count as 0.
 
     Examples:
         >>> objective = GlobalContrastive(100, temperature=0.1)
@@ -93,7 +91,10 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         self.num_blocks = 2 * num_samples if self.two_way else num_samples
 
     def on(self, num_samples: int) -> Self:
-        """The same objective for other pairs; individual temperatures belong to their own pairs."""
+        """Return the same objective for other pairs.
+
+        Individual temperatures belong to their pairs, so the number of pairs must then be equal.
+        """
         individual = self.temperatures is not None and len(self.temperatures) > 1
         if individual and num_samples != self.num_samples:
             raise ValueError(
@@ -104,7 +105,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         return other
 
     def among(self, index: Tensor) -> ViewBatch:
-        """These pairs, compared with one another; none if there is only one."""
+        """Return these pairs compared with one another; a single pair gives no block."""
         blocks = index if len(index) > 1 else index[:0]
         if self.two_way:
             blocks = torch.cat([blocks, blocks + self.num_samples])
@@ -120,7 +121,8 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
 
     def _batch(self, blocks: Tensor, partners: Tensor) -> ViewBatch:
         pairs = blocks % self.num_samples
-        # g_i is a mean over the N - 1 others, of which the sample holds N - 1 of N.
+        # g_i is a mean over the N - 1 other pairs, but partners are drawn from all N, and the own
+        # pair gets the weight 0 below. The factor N / (N - 1) makes the estimate unbiased.
         share = self.num_samples / ((self.num_samples - 1) * len(partners))
         weights = torch.full((len(blocks), len(partners)), share, dtype=torch.float64)
         return ViewBatch(
@@ -133,7 +135,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         )
 
     def inner(self, model: Callable[[Tensor], Any] | tuple[Any, Any], batch: ViewBatch) -> Probe:
-        """The mean over the sampled pairs, in the direction of each block."""
+        """Return the mean over the sampled pairs, in the direction of each block."""
         first, second = model if isinstance(model, tuple) else (model, model)
         views = batch.inputs
         if not isinstance(views, tuple | list) or len(views) != 2:
@@ -152,14 +154,14 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
     def compare(
         self, blocks: Tensor, own: Tensor, cosines: Tensor, weights: Tensor, samples: int
     ) -> Probe:
-        """The mean over partners, from cosines.
+        """Return a probe of the means over partners, computed from cosines.
 
         Args:
-            blocks: (B1,).
-            own: (B1,), of each anchor and its own partner.
-            cosines: (B1, k), of each anchor and the others.
-            weights: (B1, k), of each other partner in the mean.
-            samples: partners behind each value.
+            blocks: (B1,), the probed blocks.
+            own: (B1,), the cosine of each anchor and its own partner.
+            cosines: (B1, k), the cosines of each anchor and the other partners.
+            weights: (B1, k), the weight of each other partner in the mean.
+            samples: the number of partners behind each value.
 
         Examples:
             >>> objective = GlobalContrastive(9, temperature=1.0)
@@ -173,42 +175,51 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         terms, scale = exponentials(exponents, weights)
         columns, noise = [terms.sum(1)], [error_of_means(terms.detach(), weights, samples)]
         if not isinstance(temperature, float):
+            # The temperature is known exactly, so its standard error is 0.
             columns.append(temperature.squeeze(1))
             noise.append(torch.zeros_like(noise[0]))
         values = torch.stack(columns, dim=1)
         return Probe(blocks, values, samples, log_scale=scale, noise=torch.stack(noise, dim=1))
 
     def exact(self, first: Tensor, second: Tensor) -> Tensor:
-        """F of the embeddings of all pairs, differentiable, in float64, some anchors at a time.
+        """Return F of the embeddings of all pairs, differentiable, computed in float64.
 
         Args:
-            first: (N, d), embeddings of the first views; they are normalized here.
-            second: (N, d), those of the second views.
+            first: (N, d), the embeddings of the first views. They are normalized here.
+            second: (N, d), the embeddings of the second views.
         """
         count = self.num_samples
         for name, view in (("first", first), ("second", second)):
             if view.ndim != 2 or len(view) != count:
                 raise ValueError(f"{name} must have shape ({count}, d), got {tuple(view.shape)}")
         x, y = (normalize(widened(view).double(), dim=1) for view in (first, second))
-        own, total = (x * y).sum(1), x.new_zeros(())
+        own = (x * y).sum(1)
         ways = ((x, y, 0), (y, x, count))[: 2 if self.two_way else 1]
-        for rows in torch.arange(count, device=x.device).split(max(1, _PRODUCTS // count)):
+
+        def value(rows: Tensor) -> Tensor:
+            total = x.new_zeros(())
             for anchors, others, shift in ways:
                 blocks = rows + shift
                 temperature = self._temperature(blocks)
                 exponents = (anchors[rows] @ others.T - own[rows, None]) / temperature
                 own_pair = torch.zeros_like(exponents, dtype=torch.bool)
                 own_pair[torch.arange(len(rows)), rows] = True
+                # The row is represented as u = 1 with all of it in the log-scale, so that nothing
+                # overflows at low temperatures.
                 logs = exponents.masked_fill(own_pair, -torch.inf).logsumexp(1)
                 u = [torch.ones_like(logs)]
                 if not isinstance(temperature, float):
                     u.append(temperature.squeeze(1).double())
                 scale = logs - torch.tensor(count - 1.0, dtype=logs.dtype).log()
                 total = total + self.scaled_outer(torch.stack(u, dim=1), scale, blocks).sum()
+            return total
+
+        total = sum_over_anchors(count, x.device, value)
         return (total / self.num_blocks).to(torch.promote_types(first.dtype, torch.float32))
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """T log(eps + u)."""
+        """Return T log(eps + u), or T_i (log(eps + u) + radius) if T_i is learned."""
+        # log(eps + u) in the log domain: u itself may not fit into a float.
         logarithm = torch.logaddexp(
             u[:, 0].log() + log_scale, torch.full_like(log_scale, self.eps).log()
         )
@@ -217,7 +228,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         return u[:, 1] * (logarithm + self.radius)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """u is positive, and so are temperatures."""
+        """Keep u and the learned temperatures positive."""
         u = u.clone()
         u[:, 0].clamp_(min=torch.finfo(u.dtype).tiny)
         if self.temperatures is not None:
@@ -225,7 +236,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         return u
 
     def supported(self, u: Tensor, fresh: Tensor, fraction: float | Tensor) -> Tensor:
-        """A bound only on the mean: the temperature is not a sum of positive terms."""
+        """Bound the mean alone: the temperature is not a sum of positive terms."""
         return torch.cat([torch.maximum(u[:, :1], fraction * fresh[:, :1]), u[:, 1:]], dim=1)
 
     def _temperature(self, blocks: Tensor) -> Tensor | float:

@@ -1,4 +1,4 @@
-"""Cox's partial likelihood, linear or deep: one block per event, compared with its risk set."""
+"""Cox's partial likelihood, with one block per event, which is compared with its risk set."""
 
 from typing import Any
 
@@ -20,30 +20,30 @@ from fcco.problem.scaled import ScaledObjective
 __all__ = ["Cox"]
 
 _SPREAD = 600.0
-"""Exponentials of scores that lie further apart do not fit into float64 side by side."""
+"""Largest distance of scores whose exponentials fit into float64 side by side."""
 _SMALLEST = 1e-200
-"""A smaller sum may have lost terms."""
+"""Smallest sum that is trusted: in a smaller one, terms may have underflowed."""
 
 
 class Cox(AnchoredObjective, ScaledObjective):
-    """The mean negative log partial likelihood over the events.
+    """The negative log partial likelihood of Cox's model, averaged over the events.
 
         F = (1/m) sum_{events i} log(S_i) - h_i,    S_i = sum_{j: t_j >= t_i} exp(h_j).
 
-    With Efron's ties the l-th of d events at one time, l = 0..d-1, has S_i less l/d of the sum of
-    exp(h) over these d. Higher scores mean earlier events.
+    With Efron's treatment of ties, let d events happen at the same time. For the l-th of them,
+    l = 0..d-1, S_i is reduced by l/d of the sum of exp(h) over these d. Higher scores mean earlier
+    events.
 
     Block i is the i-th event, in the order of the samples. Its inner value is S_i exp(-h_i) / N.
-    The samples stand in the order of falling times, of equal times the censored ones first: the
-    risk set of an event is a beginning of that order, and its tied events are the end of that.
 
     Args:
-        times: (N,), of the event or of the censoring.
-        events: (N,), whether the event was seen.
-        ties: "efron" or "breslow".
+        times: (N,), the time of the event or of the censoring.
+        events: (N,), 1 if the event was observed and 0 if the sample was censored.
+        ties: the treatment of equal times, "efron" or "breslow".
 
-    Weights of ``exact`` are those of R and lifelines: twice the weight for all adds log 2 to F,
-    because twice as many are at risk.
+    Note:
+        The weights of ``exact`` have the meaning that they have in R and lifelines. Doubling all
+        weights adds log 2 to F, because the sum over the risk set doubles.
 
     Examples:
         >>> objective = Cox(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 1]))
@@ -70,10 +70,12 @@ class Cox(AnchoredObjective, ScaledObjective):
         if not events.any():
             raise ValueError("events: no event was observed, only censoring")
         count = len(times)
-        # Ranks have the order of the times in any dtype; times themselves are never changed.
+        # Falling times, and among equal times the censored samples before the events. Then the
+        # risk set of an event is a beginning of this order, and its tied events are the last part
+        # of that beginning. Integer ranks keep the order of times in any dtype.
         rank = times.unique(return_inverse=True)[1]
         order = (2 * rank + (~events).long()).argsort(descending=True, stable=True)
-        # Where the risk set of each place ends, and where the events at its time begin.
+        # For each place: where its risk set ends, and where the events at its time begin.
         sorted_rank, is_event = rank[order], events[order]
         stop = torch.searchsorted(-sorted_rank, -sorted_rank, right=True)
         deaths = torch.bincount(rank[events], minlength=int(rank.max()) + 1)
@@ -87,12 +89,14 @@ class Cox(AnchoredObjective, ScaledObjective):
         self.columns = torch.zeros_like(self.anchors)
         self.places = place.unsqueeze(0)
         at = place[self.anchors]
+        # Two ranges per event: all at risk, and among them the tied events.
         self.start = torch.stack([torch.zeros_like(at), first[at]])
         self.stop = torch.stack([stop[at], stop[at]])
         self.sizes = torch.full_like(self.anchors, count)
         self.strata = [torch.arange(count)]
         efron = self.ties == "efron"
         self.max_ties = int(deaths.max()) if efron else 1
+        # l/d of Efron's formula, where l counts the tied events in the order of their places.
         fraction = (at - first[at]).double() / deaths[rank[self.anchors]]
         self._fraction = fraction if efron else torch.zeros_like(fraction)
         event = is_event.nonzero().flatten()
@@ -104,20 +108,22 @@ class Cox(AnchoredObjective, ScaledObjective):
         )  # fmt: skip
 
     def _weigh(self, blocks: Tensor, inside: Tensor) -> Tensor:
-        """By Efron's ties the l-th of d tied events counts these d with the weight 1 - l/d."""
+        """Return weights in which the l-th of d tied events counts these d with 1 - l/d."""
         at_risk, tied = inside.double().unbind(0)
         return (at_risk - self._fraction[blocks, None] * tied).unsqueeze(0)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """The mean over the sampled subjects at risk."""
+        """Return the mean over the sampled subjects at risk."""
         return exponential_probe(differences(model, batch, 1), batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """The log of the sum over the risk set."""
+        """Return the logarithm of the sum over the risk set."""
         return (self.inner_size * u[:, 0]).log() + log_scale
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """The subject itself is at risk: u >= 1/N, divided by the number of ties."""
+        """Keep u at least 1/N over the number of ties, because the subject itself is at risk."""
+        # exp(-log_scale) is the own term exp(h_i - h_i) = 1 in units of the mantissa. The clamp
+        # keeps it finite in float32, where exp(89) overflows.
         own = (-log_scale).clamp(max=80).exp().unsqueeze(1)
         return torch.maximum(u, own / (self.inner_size * self.max_ties))
 
@@ -134,27 +140,30 @@ class Cox(AnchoredObjective, ScaledObjective):
         logs = self._log_sums(x, w, tie_start, risk_end, fraction)
         if mean is None or each is None:
             return (logs - x[event]).mean()
-        # R's and lifelines' weights of ties: a term of the d tied counts by their mean weight.
+        # As in R and lifelines, each log term of d tied events has the mean weight of these d,
+        # while each score has the weight of its own event.
         return ((mean * logs).sum() - (each * x[event]).sum()) / each.sum()
 
     def _log_sums(
         self, x: Tensor, w: Tensor | None, tie_start: Tensor, risk_end: Tensor, fraction: Tensor
     ) -> Tensor:
-        """log S of events, from the scores and weights of all samples in their order.
+        """Return log S of the events, from scores and weights of all samples in falling times.
 
-        S is the sum T over the risk set less l/d of the tied events, which are T - R with R the
-        sum over the others: S = (1 - l/d) T + (l/d) R adds positive terms only.
+        Let T be the sum over the risk set and R the sum over its untied part. Efron's S is T less
+        l/d of the tied sum T - R. Written as S = (1 - l/d) T + (l/d) R, it adds positive terms
+        only, so nothing cancels.
         """
         seen = x.detach()
         present = seen if w is None else seen[w > 0]
         top = present.max()
-        # Of weighted terms the logarithms are spread by those of the weights too.
+        # The logarithm of a weighted term is h + log w, so weights widen the range as well.
         least = present.min() if w is None else (present + w[w > 0].log()).min()
         if top - least < _SPREAD:
             terms = (x - top).exp() if w is None else w * (x - top).clamp(max=0).exp()
             sums = pad(terms.cumsum(0), (1, 0))
             return torch.lerp(sums[risk_end], sums[tie_start], fraction).log() + top
-        # So far apart that exponentials underflow: the same in logarithms.
+        # The scores lie so far apart that exponentials would underflow. The same formula in
+        # logarithms is slower but has no such limit.
         x = x if w is None else (x + w.clamp(min=1e-300).log()).where(w > 0, -torch.inf)
         logs = x.logcumsumexp(0)
         whole = logs[risk_end - 1] + torch.log1p(-fraction)
@@ -164,15 +173,20 @@ class Cox(AnchoredObjective, ScaledObjective):
         return torch.logaddexp(whole, rest)
 
     def _present(self, w: Tensor) -> tuple[Tensor, ...]:
-        """The events of positive weight: places, where ties begin and risk sets end, l/d, weights.
+        """Return what describes the events of positive weight; absent events do not count as ties.
 
-        Weights are given in the order of falling times. Absent events are not counted among ties.
+        Args:
+            w: (N,), the weights in the order of falling times.
+
+        Returns:
+            For each event: its place, where its tied events begin, where its risk set ends, l/d,
+            its weight, and the mean weight of its tied events.
         """
         known = self._order.on(w.device)
         event = (known.is_event & (w > 0)).nonzero().flatten()
         each = w[event]
         tie_start, risk_end = known.first[event], known.stop[event]
-        # Events at one time are neighbours: the l-th of them is found by its place.
+        # Events at one time are neighbours, so l is the distance to the first of them.
         begin = torch.searchsorted(risk_end, risk_end)
         count = torch.searchsorted(risk_end, risk_end, right=True) - begin
         fraction = (torch.arange(len(event), device=w.device) - begin).double() / count
@@ -182,38 +196,38 @@ class Cox(AnchoredObjective, ScaledObjective):
         return event, tie_start, risk_end, fraction, each, totals[begin] / count
 
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """Harrell's concordance: the part of the pairs with a known order that the scores order.
+        """Return Harrell's concordance index, the fraction of comparable pairs in the right order.
 
-        The order of i before j is known if i had its event at t_i < t_j, or at t_i = t_j where j
-        was censored. It is right if h_i > h_j, and counts one half if the two are equal. With
-        weights, a pair counts by their product.
+        A pair (i, j) is comparable if i had its event at t_i < t_j, or at t_i = t_j where j was
+        censored. It is in the right order if h_i > h_j, and it counts one half if both are equal.
+        With weights, a pair counts by the product of its two weights.
         """
         h = read_scores(scores, self.num_samples, 1).detach().cpu()[:, 0]
         w = None if weight is None else read_weight(weight, self.num_samples).cpu()
         return _concordance(h, self.times, self.events, w)
 
     def running_sums(self) -> RunningSums:
-        """The exponentials of all scores in the order of falling times: one cumulative sum."""
+        """Return the exponentials of all scores in falling times, for one cumulative sum."""
         return _CoxSums(self)
 
 
 class _CoxSums(RunningSums):
-    """exp(h) of all samples in the order of falling times; a step changes those of its batch.
+    """Running sums of ``Cox``: exp(h) of all samples in the order of falling times.
 
-    One cumulative sum then gives S of all events, O(N) per step but without a gather, an
-    exponential or a sort of all scores.
+    A step changes the entries of its batch. One cumulative sum then gives S of all events. This
+    takes O(N) per step, but no gather, exponential or sort of all scores.
     """
 
     objective: "Cox"
 
     def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
-        """All exponentials, and the scores of the events; 0 for a sample that was not seen."""
+        """Compute all exponentials and the scores of the events; unseen samples have 0."""
         known = self.objective._order.on(scores.device)
         x, here = scores[:, 0].double()[known.order], seen[known.order]
         return {"exp_scores": x.exp() * here, "event_scores": x * (here & known.is_event)}
 
     def update(self, change: Change) -> Update | None:
-        """F and its slopes; None where exponentials do not fit into float64 side by side."""
+        """Return F and its slopes, or None if the exponentials do not fit into float64."""
         if not change.writes:
             return None
         known = self.objective._order.on(change.scores.device)
@@ -233,21 +247,25 @@ class _CoxSums(RunningSums):
             return Update(x.new_zeros(()), torch.zeros_like(change.scores, dtype=x.dtype))
         sums = exp_scores.cumsum(0)
         total = sums.index_select(0, last)
+        # S grows along the order, so the first sum is the smallest and the last the largest.
         if not (total[0] > _SMALLEST and sums[-1].isfinite()):
             return None
-        if len(tied):  # S less l/d of the tied, as in ``_log_sums``
+        if len(tied):  # Efron's S = (1 - l/d) T + (l/d) R, as in ``_log_sums``
             before = tie_start[tied] - 1
             rest = sums[before.clamp(min=0)].where(before >= 0, 0)
             total[tied] = torch.lerp(total[tied], rest, fraction[tied])
         value = (sum_of_logs(total) - event_scores.sum()) / count
         if not change.slopes:
             return Update(value, None)
-        # dF/dh_k = exp(h_k) sum_i 1[k at risk] / S_i - 1[k has an event], each over m; of the
-        # events tied with k, 1 - l/d counts.
+        # m dF/dh_k = exp(h_k) sum_i c_ik / S_i - 1[k is an event], over events i with k at risk.
+        # Here c_ik is 1 - l/d if k is one of the events tied with i, and 1 otherwise.
         inverse = total.reciprocal_()
+        # Sample k is at risk in all events whose risk set ends at or after the place of k.
         after = torch.searchsorted(last, place)
         if len(tied):
             stop = torch.searchsorted(last, known.stop[place] - 1, right=True)
+            # The events at k's own time count with 1 - l/d if k is an event; all later ones in
+            # the order count fully. A censored k belongs to the untied part R of all of them.
             own_time = range_sums(inverse, after, stop, less=fraction) * event
             weights = suffix_sums(inverse, torch.where(event > 0, stop, after)) + own_time
         else:
@@ -258,6 +276,7 @@ class _CoxSums(RunningSums):
 def _concordance(h: Tensor, times: Tensor, events: Tensor, weight: Tensor | None) -> float:
     w = torch.ones(len(h), dtype=torch.float64) if weight is None else weight
     known = right = tied = 0.0
+    # Pairs are formed in chunks of about 16 million, which bounds the memory for any N.
     for own in events.nonzero().flatten().split(max((1 << 24) // len(h), 1)):
         later = times > times[own, None]
         later |= (times == times[own, None]) & ~events

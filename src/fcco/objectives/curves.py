@@ -1,4 +1,4 @@
-"""Areas under curves of scores, task by task; scores are compared, never changed."""
+"""Areas under the curves that ranking metrics are defined by, computed task by task."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +12,18 @@ from fcco.objectives.score import read_scores, read_weight
 __all__ = ["area", "average_precision", "mean_over_tasks", "partial_area"]
 
 Curve = Callable[[Tensor, Tensor], float]
-"""From the weight of the positives and of the negatives at or above each threshold, which fall,
-to an area."""
+"""A function that returns an area. Its two arguments are the weights of the positives and of the
+negatives that score at or above each threshold, for falling thresholds."""
 
 
 def mean_over_tasks(scores: Any, labels: Labels, weight: Any, curve: Curve) -> float:
-    """The mean of an area over the tasks that have a positive and a negative.
+    """Return the mean of an area over the tasks that have a positive and a negative.
 
     Args:
-        scores: (N,) or (N, T).
-        labels: of N samples.
-        weight: (N,), how much each sample counts, or None.
-        curve: the area.
+        scores: (N,) or (N, T), the scores of all samples.
+        labels: the labels of these samples.
+        weight: (N,), how much each sample counts, or None if all count alike.
+        curve: the function that computes the area of one task.
 
     Examples:
         >>> from fcco.objectives.labels import read_labels
@@ -46,8 +46,9 @@ def mean_over_tasks(scores: Any, labels: Labels, weight: Any, curve: Curve) -> f
 
 
 def _cumulated(h: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights at or above each distinct score, the highest first, after a leading 0."""
+    """Return the weights at or above each distinct score, highest first, after a leading 0."""
     kept = (positive > 0) | (negative > 0)
+    # Equal scores share one threshold, so ties become one slanted piece of the curve.
     _, place = h[kept].unique(return_inverse=True)
     totals = [
         torch.zeros(int(place.max()) + 1, dtype=torch.float64).index_add(0, place, side[kept])
@@ -58,7 +59,7 @@ def _cumulated(h: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, T
 
 
 def area(positives: Tensor, negatives: Tensor) -> float:
-    """The area under the ROC curve; ties count one half.
+    """Return the area under the ROC curve; ties count one half.
 
     Examples:
         >>> area(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]))
@@ -69,11 +70,14 @@ def area(positives: Tensor, negatives: Tensor) -> float:
 
 
 def partial_area(max_fpr: float, min_tpr: float) -> Curve:
-    """The area with a low false positive and a high true positive rate, over the largest such one.
+    """Return the function that computes a partial area under the ROC curve, between 0 and 1.
 
-    With TPR(x) the ROC polyline (ties are its slanted pieces), A = ``max_fpr`` and B = ``min_tpr``,
+    Only the part of the area with a false positive rate up to A = ``max_fpr`` and a true positive
+    rate above B = ``min_tpr`` counts. It is divided by the largest value that it can have:
 
         int_0^A max(TPR(x) - B, 0) dx / (A (1 - B)).
+
+    TPR(x) is the ROC curve as a polyline, in which ties are slanted pieces.
 
     Examples:
         >>> partial_area(0.5, 0.0)(torch.tensor([0.0, 1.0, 1.0]), torch.tensor([0.0, 0.0, 1.0]))
@@ -87,11 +91,11 @@ def partial_area(max_fpr: float, min_tpr: float) -> Curve:
     def curve(positives: Tensor, negatives: Tensor) -> float:
         x, y = negatives / negatives[-1], positives / positives[-1]
         run, rise = x.diff(), y.diff()
-        # A piece that crosses max_fpr is cut there; pieces beyond it have length 0.
+        # Cut the piece that crosses max_fpr there; the pieces beyond it get the length 0.
         left = ((max_fpr - x[:-1]) / run).clamp(0, 1).where(run > 0, 0)
         run, rise = run * left, rise * left
         low, high = (y[:-1] - min_tpr).clamp(min=0), (y[:-1] + rise - min_tpr).clamp(min=0)
-        # The part of the run above min_tpr: all of it, unless the piece crosses that height.
+        # The fraction of a piece that lies above min_tpr; it is 1 unless the piece crosses it.
         above = ((high - low) / rise).clamp(max=1).where(rise > 0, 1)
         total = float((run * above * (low + high) / 2).sum())
         return min(total / (max_fpr * (1 - min_tpr)), 1.0)
@@ -100,7 +104,7 @@ def partial_area(max_fpr: float, min_tpr: float) -> Curve:
 
 
 def average_precision(positives: Tensor, negatives: Tensor) -> float:
-    """sum_n (R_n - R_{n-1}) P_n over thresholds n, with recall R and precision P.
+    """Return sum_n (R_n - R_{n-1}) P_n over thresholds n, with recall R and precision P.
 
     Examples:
         >>> average_precision(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.0, 1.0, 1.0]))

@@ -9,7 +9,7 @@ __all__ = ["check_positive", "project_ratio"]
 
 
 def project_ratio(u: Tensor, lowest: Tensor | float) -> Tensor:
-    """The Euclidean projection of rows (a, b) onto 0 <= a <= b, lowest <= b.
+    """Return the Euclidean projection of rows (a, b) onto 0 <= a <= b, lowest <= b.
 
     Examples:
         >>> project_ratio(torch.tensor([[3.0, 1.0], [-1.0, 0.0]]), 0.5)
@@ -17,6 +17,8 @@ def project_ratio(u: Tensor, lowest: Tensor | float) -> Tensor:
                 [0.0000, 0.5000]])
     """
     a, b = u.unbind(1)
+    # A point above the line a = b goes to its foot on that line, if the foot is in the domain.
+    # All other points are projected by clamping one coordinate after the other.
     middle = (a + b) / 2
     over = (a > b) & (middle >= lowest)
     a, b = torch.where(over, middle, a), torch.where(over, middle, b)

@@ -1,4 +1,4 @@
-"""Distributionally robust over groups: one block per group, with its mean loss as inner value."""
+"""Distributional robustness over groups: one block per group, with its mean loss as inner value."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from fcco.problem.probe import Probe
 __all__ = ["GroupCVaR", "GroupDRO"]
 
 SampleLoss = Callable[[Any, Any], Tensor]
-"""(outputs, targets) to one loss per sample."""
+"""A function from (outputs, targets) to one loss per sample."""
 
 
 def _each_cross_entropy(outputs: Tensor, targets: Tensor | None) -> Tensor:
@@ -26,19 +26,19 @@ def _each_cross_entropy(outputs: Tensor, targets: Tensor | None) -> Tensor:
 
 
 class GroupDRO(GroupObjective):
-    """KL-regularized worst group: u = mean loss of the group, f(u) = T (exp(u / T) - 1).
+    """A smooth form of the worst mean loss of a group, regularized by the KL divergence.
 
-    T log(1 + F / T) is the soft maximum of the losses of the groups, see ``risk``. As T goes to
-    infinity it approaches their mean, as T goes to 0 the worst loss.
-
-    Block i is group i.
+    The inner value u of block i is the mean loss of group i, and f(u) = T (exp(u / T) - 1). The
+    soft maximum of the groups' losses is T log(1 + F / T), which ``risk`` returns. It approaches
+    their mean as T goes to infinity, and the worst loss as T goes to 0.
 
     Args:
-        groups: (N,), whole numbers: the group of each sample.
-        targets: (N, ...), the target of each sample, which ``loss`` takes; None: it takes None.
+        groups: (N,), the group of each sample, numbered from 0.
+        targets: (N, ...), the target of each sample, which is passed to ``loss``; or None.
         temperature: T.
-        loss: (outputs, targets) to one loss per sample; by default cross-entropy.
-        cap: beyond u = cap the exponential continues along its tangent; by default 10 T.
+        loss: a function from (outputs, targets) to one loss per sample, by default cross-entropy.
+        cap: the value of u from which the exponential continues along its tangent, by default
+            10 T.
 
     Examples:
         >>> objective = GroupDRO(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), temperature=1.0)
@@ -64,22 +64,23 @@ class GroupDRO(GroupObjective):
         self._build(groups, targets)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
-        """The mean loss of each group's samples."""
+        """Return the mean loss of each group's samples."""
         losses, noise = _mean_loss(self.loss, model, batch)
         return Probe(batch.blocks, losses[:, None], batch.counts, noise=noise[:, None])
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The exponential, shifted to 0 at u = 0."""
+        """Return T (exp(u / T) - 1), continued along its tangent beyond ``cap``."""
         x, limit = u[:, 0] / self.temperature, self.cap / self.temperature
-        # expm1: in float32 exp(x) - 1 has no digit left where x is small, at high temperatures.
+        # At high temperatures x is small, and exp(x) - 1 would lose all digits in float32.
         below = x.clamp(max=limit)
         return self.temperature * (below.expm1() + below.exp() * (x - limit).relu())
 
     def risk(self, value: float) -> float:
-        """The soft maximum of the losses of the groups, from the value of the objective.
+        """Return the soft maximum of the groups' losses, given the value of the objective.
 
-        It is the loss u that gives this value if all groups have it, so it always lies between the
-        least and the largest loss of a group; below ``cap`` it is T log(1 + value / T).
+        It is the loss u for which the objective has this value if all groups have the loss u. So it
+        always lies between the least and the largest loss of a group. Below ``cap`` it equals
+        T log(1 + value / T).
 
         Examples:
             >>> objective = GroupDRO(torch.arange(2), temperature=0.1)
@@ -91,27 +92,28 @@ class GroupDRO(GroupObjective):
         limit = self.cap / self.temperature
         if math.log1p(ratio) <= limit:
             return self.temperature * math.log1p(ratio)
-        # On the tangent value / T + 1 = exp(limit) (1 + (u - cap) / T).
+        # Solve the equation of the tangent, value / T + 1 = exp(limit) (1 + (u - cap) / T).
         return self.cap + self.temperature * ((ratio + 1) * math.exp(-limit) - 1)
 
 
 class GroupCVaR(nn.Module, GroupObjective):
     """The mean loss of the worst ``fraction`` of the groups, with a smoothed hinge.
 
-    It is min over s of s + mean_i max(L_i - s, 0) / fraction. The threshold s is a parameter (pass
-    ``objective.parameters()`` to the optimizer too, and save ``objective.state_dict()`` in
-    checkpoints), and the second component of u:
+    With L_i the mean loss of group i, this mean is the minimum over s of
+    s + mean_i max(L_i - s, 0) / fraction. The threshold s is a learned parameter and the second
+    component of u:
 
         u = (L_i, s),  f(u) = u_2 + T softplus((u_1 - u_2) / T) / fraction.
 
-    Block i is group i.
+    Pass ``objective.parameters()`` to the optimizer too, and save ``objective.state_dict()`` in
+    checkpoints. Block i is group i.
 
     Args:
-        groups: (N,), whole numbers: the group of each sample.
-        targets: (N, ...), the target of each sample, which ``loss`` takes; None: it takes None.
+        groups: (N,), the group of each sample, numbered from 0.
+        targets: (N, ...), the target of each sample, which is passed to ``loss``; or None.
         fraction: the fraction of the groups that counts, in (0, 1].
         temperature: T, the width of the smoothing.
-        loss: (outputs, targets) to one loss per sample; by default cross-entropy.
+        loss: a function from (outputs, targets) to one loss per sample, by default cross-entropy.
 
     Examples:
         >>> GroupCVaR(torch.tensor([0, 1]), fraction=0.5).threshold
@@ -141,20 +143,20 @@ class GroupCVaR(nn.Module, GroupObjective):
         self._build(groups, targets)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
-        """The mean loss of each group's samples, and the threshold."""
+        """Return the mean loss of each group's samples, and the threshold."""
         losses, noise = _mean_loss(self.loss, model, batch)
         values = torch.stack([losses, self.threshold.to(losses.dtype).expand_as(losses)], dim=1)
         noise = torch.stack([noise, torch.zeros_like(noise)], dim=1)
         return Probe(batch.blocks, values, batch.counts, noise=noise)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The threshold and the smoothed excess over it."""
+        """Return the threshold plus the smoothed excess over it."""
         width = self.temperature
         return u[:, 1] + width * softplus((u[:, 0] - u[:, 1]) / width) / self.fraction
 
 
 def _mean_loss(loss: SampleLoss, model: Any, batch: GroupBatch) -> tuple[Tensor, Tensor]:
-    """The mean loss of each block, and its standard error."""
+    """Return the mean loss of each block, and its standard error."""
     losses = loss(model(batch.inputs), batch.targets)
     if losses.shape != batch.owner.shape:
         raise ValueError(

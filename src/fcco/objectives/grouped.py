@@ -1,4 +1,4 @@
-"""Blocks that own their samples: groups, bags, constraints."""
+"""Objectives whose blocks own their samples, such as groups, bags and constraints."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -16,15 +16,15 @@ __all__ = ["GroupObjective"]
 
 
 class GroupObjective(SampledObjective):
-    """Block i is group i; its inner value is a mean over the samples of the group.
+    """Base class of objectives in which block i is group i, with a mean over its samples.
 
-    A subclass calls ``_set_groups``.
+    A subclass calls ``_set_groups``, which defines the blocks.
     """
 
     groups: Tensor
     """(N,), the group of each sample."""
     targets: Tensor | None
-    """What belongs to each sample, or None."""
+    """(N, ...), the target of each sample, or None."""
 
     def _set_groups(self, groups: Any, targets: Any = None, *, name: str = "groups") -> None:
         groups = structure(name, groups, None, kind="whole")
@@ -42,6 +42,7 @@ class GroupObjective(SampledObjective):
         self.groups, self.targets = groups, targets
         self.num_samples, self.num_blocks = len(groups), len(found)
         self.sizes = torch.bincount(groups)
+        # Samples sorted by group: group i owns ``sizes[i]`` of them from ``starts[i]`` on.
         self._order = groups.argsort(stable=True)
         self._starts = self.sizes.cumsum(0) - self.sizes
 
@@ -49,13 +50,13 @@ class GroupObjective(SampledObjective):
         self._set_groups(*labels)
 
     def on(self, *labels: Any) -> Self:
-        """The same objective, with its learned parameters, for other samples."""
+        """Return the same objective, with its learned parameters, for other samples."""
         other = copy(self)
         other._build(*labels)
         return other
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Without replacement, every group has enough samples."""
+        """Raise a ``ValueError`` if a group has too few samples to draw from."""
         super().check_draw(samples, replacement=replacement)
         short = (self.sizes < samples).nonzero().flatten().tolist()
         if not replacement and short:
@@ -67,7 +68,7 @@ class GroupObjective(SampledObjective):
     def draw(
         self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> GroupBatch:
-        """Samples of each group."""
+        """Draw samples of each group."""
         place = draw(own, self.sizes[blocks], replacement=replacement)
         rows = self._order[(self._starts[blocks, None] + place).flatten()]
         owner = torch.arange(len(blocks)).repeat_interleave(own.shape[1])
@@ -75,16 +76,16 @@ class GroupObjective(SampledObjective):
         return GroupBatch(blocks, rows, owner, counts, self._targets(rows))
 
     def spans(self, size: int) -> Sequence[Tensor]:
-        """Samples by group; a large group fills several chunks."""
+        """Divide the samples, sorted by group, into chunks; a large group fills several."""
         return torch.split(self._order, size)
 
     def chunk(self, span: Tensor) -> GroupBatch:
-        """Some samples and their groups."""
+        """Return a batch of the given samples and their groups."""
         blocks, owner, counts = self.groups[span].unique(return_inverse=True, return_counts=True)
         return GroupBatch(blocks, span, owner, counts, self._targets(span))
 
     def among(self, index: Tensor) -> GroupBatch:
-        """The samples and their groups."""
+        """Return a batch of the given samples and their groups."""
         return self.chunk(index)
 
     def _targets(self, rows: Tensor) -> Tensor | None:

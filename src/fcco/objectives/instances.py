@@ -1,4 +1,4 @@
-"""Multiple instances: one block per bag; bags have labels, their instances do not."""
+"""Multiple-instance learning: bags have labels, their instances do not. One block per bag."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ __all__ = ["AttentionPooling", "SoftmaxPooling"]
 
 
 class _Bags(GroupObjective, ScaledObjective):
-    """Labels of bags, and the bag of each instance."""
+    """Base class that holds the labels of the bags and the bag of each instance."""
 
     def _build(self, bags: Any, labels: Any) -> None:
         self._set_groups(bags, name="bags")
@@ -32,16 +32,16 @@ class _Bags(GroupObjective, ScaledObjective):
 
 
 class SoftmaxPooling(_Bags):
-    """The logit of a bag is a soft maximum of its instances' scores; the loss is cross-entropy.
+    """Cross-entropy of bags whose logit is a soft maximum of their instances' scores.
 
         u = mean over the bag of exp(h(x) / T),  f(u) = loss(sigmoid(T log u), y).
 
     Block i is bag i.
 
     Args:
-        bags: (N,), whole numbers: the bag of each instance.
-        labels: (m,), 0 or 1: the label of each bag.
-        temperature: T; near 0 only the highest score counts.
+        bags: (N,), the bag of each instance, numbered from 0.
+        labels: (m,), the label of each bag, 0 or 1.
+        temperature: T. With a small value only the highest score of a bag counts.
 
     Examples:
         >>> objective = SoftmaxPooling(torch.tensor([0, 0, 1]), torch.tensor([0, 1]))
@@ -57,7 +57,7 @@ class SoftmaxPooling(_Bags):
         self._build(bags, labels)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
-        """The mean over each bag's sampled instances."""
+        """Return the mean over each bag's sampled instances."""
         exponents = _one_score(model(batch.inputs)) / self.temperature
         terms, scale = grouped_exponentials(exponents, batch)
         values = batch.mean(terms[:, None])
@@ -65,27 +65,27 @@ class SoftmaxPooling(_Bags):
         return Probe(batch.blocks, values, batch.counts, log_scale=scale, noise=noise)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """Cross-entropy of the pooled logit."""
+        """Return the cross-entropy of the pooled logit."""
         logits = self.temperature * (u[:, 0].log() + log_scale)
         return _bag_loss(logits, self._labels, blocks)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """u is positive."""
+        """Keep u positive, so that its logarithm is finite."""
         return u.clamp(min=torch.finfo(u.dtype).tiny)
 
 
 class AttentionPooling(_Bags):
-    """The logit of a bag is the mean score of its instances, weighted by attention.
+    """Cross-entropy of bags whose logit is the mean of their scores, weighted by attention.
 
         u = (mean e^a(x) h(x), mean e^a(x)),  f(u) = loss(sigmoid(u_1 / u_2), y),
 
-    where (h, a) are the two columns of the model's output.
+    where the score h and the attention a are the two columns of the model's output.
 
     Block i is bag i.
 
     Args:
-        bags: (N,), whole numbers: the bag of each instance.
-        labels: (m,), 0 or 1: the label of each bag.
+        bags: (N,), the bag of each instance, numbered from 0.
+        labels: (m,), the label of each bag, 0 or 1.
 
     Examples:
         >>> objective = AttentionPooling(torch.tensor([0, 0]), torch.tensor([1]))
@@ -99,7 +99,7 @@ class AttentionPooling(_Bags):
         self._build(bags, labels)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
-        """Both means over each bag's sampled instances."""
+        """Return both means over each bag's sampled instances."""
         outputs = widened(model(batch.inputs))
         if outputs.ndim != 2 or outputs.shape[1] != 2:
             raise ValueError(
@@ -113,15 +113,15 @@ class AttentionPooling(_Bags):
         return Probe(batch.blocks, values, batch.counts, log_scale=scale, noise=noise)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """Cross-entropy of the pooled logit, which does not depend on the scale."""
+        """Return the cross-entropy of the pooled logit; the scale cancels in it."""
         return _bag_loss(u[:, 0] / u[:, 1], self._labels, blocks)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """The attention is positive; the bound 1e-30 keeps the quotient finite."""
+        """Keep the mean attention at least 1e-30, so that the quotient stays finite."""
         return torch.stack([u[:, 0], u[:, 1].clamp(min=1e-30)], dim=1)
 
     def supported(self, u: Tensor, fresh: Tensor, fraction: float | Tensor) -> Tensor:
-        """The attention is positive; the weighted score may have any sign."""
+        """Bound the attention alone: the weighted score may have any sign."""
         return torch.cat([u[:, :1], torch.maximum(u[:, 1:], fraction * fresh[:, 1:])], dim=1)
 
 

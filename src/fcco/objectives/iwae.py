@@ -1,4 +1,4 @@
-"""Importance-weighted bounds for latent variables: one block per data point."""
+"""Importance-weighted bounds for models with latent variables, with one block per data point."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -21,20 +21,19 @@ __all__ = ["IWAE"]
 
 
 class IWAE(SampledObjective, ScaledObjective):
-    """Minus the log-likelihood by importance weights, without the bias of few samples.
+    """Minus the log-likelihood, estimated by importance weights without the bias of few samples.
 
         u = mean over z ~ q(. | x_i) of p(x_i, z) / q(z | x_i),  f(u) = -log u.
 
     The model is called as ``model(inputs, samples)`` and returns log p(x, z) - log q(z | x), of
-    shape (B1, samples).
-
-    Block i is data point i.
+    shape (B1, samples). Block i is data point i.
 
     Args:
-        num_samples: m, the data points.
-        least_share: a lower bound of a row, as a fraction of a fresh value. There are infinitely
-            many latent values, so 1/n cannot serve as the bound.
-        exact_samples: latent samples per point in an exact pass, because there is no finite sum.
+        num_samples: m, the number of data points.
+        least_share: the lower bound of a row, as a fraction of a fresh value. Other objectives use
+            1/n, but here n is infinite.
+        exact_samples: the number of latent samples per point in an exact pass, which is itself an
+            estimate here.
 
     Examples:
         >>> IWAE(3).outer(torch.ones(1, 1), torch.tensor([0]))
@@ -54,7 +53,7 @@ class IWAE(SampledObjective, ScaledObjective):
         self.num_samples = self.num_blocks = whole("num_samples", num_samples)
 
     def on(self, num_samples: int) -> Self:
-        """The same objective for other points."""
+        """Return the same objective for other points."""
         other = copy(self)
         other.num_samples = other.num_blocks = whole("num_samples", num_samples)
         return other
@@ -62,19 +61,19 @@ class IWAE(SampledObjective, ScaledObjective):
     def draw(
         self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> PointBatch:
-        """The points of ``blocks``; the model draws their latent samples."""
+        """Return the points of ``blocks``; the model draws their latent samples."""
         return PointBatch(blocks, blocks, samples=own.shape[1])
 
     def spans(self, size: int) -> Sequence[Tensor]:
-        """Points in order."""
+        """Divide the points into chunks, in their order."""
         return torch.split(torch.arange(self.num_blocks), size)
 
     def chunk(self, span: Tensor) -> PointBatch:
-        """Some points."""
+        """Return a batch of the given points."""
         return PointBatch(span, span, samples=self.exact_samples)
 
     def among(self, index: Tensor) -> PointBatch:
-        """These points, with one latent sample each."""
+        """Return these points, with one latent sample each."""
         return PointBatch(index, index, samples=1)
 
     def batch(self, inputs: Any, index: Any, samples: int = 1) -> Any:
@@ -82,7 +81,7 @@ class IWAE(SampledObjective, ScaledObjective):
         return replace(super().batch(inputs, index), samples=samples)
 
     def inner(self, model: Any, batch: PointBatch) -> Probe:
-        """The mean over fresh latent samples."""
+        """Return the mean over fresh latent samples."""
         weights = widened(model(batch.inputs, batch.samples))
         if weights.shape != (len(batch.blocks), batch.samples):
             raise ValueError(
@@ -95,9 +94,9 @@ class IWAE(SampledObjective, ScaledObjective):
         return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise.unsqueeze(1))
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """-log u."""
+        """Return -log u."""
         return -(u[:, 0].log() + log_scale)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """u is positive."""
+        """Keep u positive, so that its logarithm is finite."""
         return u.clamp(min=torch.finfo(u.dtype).tiny)

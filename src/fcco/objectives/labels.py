@@ -1,4 +1,4 @@
-"""Labels of one task or of several, some of them missing."""
+"""Labels of one task or of several tasks, some of which may be missing."""
 
 from typing import Any, NamedTuple
 
@@ -11,28 +11,28 @@ __all__ = ["Labels", "read_labels", "read_tasks"]
 
 
 class Labels(NamedTuple):
-    """Which samples are positive and which are negative, both (N, T); a missing one is neither."""
+    """Positive and negative samples, both as (N, T); a sample with a missing label is neither."""
 
     positive: Tensor
     negative: Tensor
 
     @property
     def valid(self) -> Tensor:
-        """(T,), which tasks have a positive and a negative."""
+        """(T,), whether a task has both a positive and a negative."""
         return self.positive.any(0) & self.negative.any(0)
 
     @property
     def order(self) -> Tensor:
-        """(T, N): the positives of each task, its negatives, then those without a label."""
+        """(T, N), the positives of each task, then its negatives, then the unlabelled samples."""
         kind = torch.where(self.positive, 0, torch.where(self.negative, 1, 2)).to(torch.int8)
         return kind.T.sort(dim=1, stable=True).indices
 
 
 def read_labels(given: Any) -> Labels:
-    """Read labels of one task, (N,), or of several, (N, T).
+    """Read the labels of one task, (N,), or of several tasks, (N, T).
 
     Args:
-        given: 1 or 0, or missing: -1 or NaN.
+        given: 1 for positives, 0 for negatives, and -1 or NaN where the label is missing.
 
     Examples:
         >>> labels = read_labels(torch.tensor([1, 0, -1]))
@@ -41,7 +41,9 @@ def read_labels(given: Any) -> Labels:
     """
     values = tensor("labels", given).cpu().contiguous()
     if not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool):
-        values = values.long()  # in uint8, 255 would be -1
+        # An unsigned tensor would compare 255 == -1 as true, and the largest uint64 becomes -1.
+        wrapped = (values.long() < 0) & (values.dtype == torch.uint64)
+        values = values.long().masked_fill(wrapped, torch.iinfo(torch.int64).max)
     if values.ndim not in (1, 2) or not values.numel():
         raise ValueError(
             f"labels must have shape (N,) or (N, T), got {tuple(values.shape)}{hint(values)}"
@@ -59,9 +61,10 @@ def read_labels(given: Any) -> Labels:
 
 
 def read_tasks(given: Any, num_tasks: int = 0) -> Labels:
-    """Read tasks from classes, integers (N,); one task, booleans (N,); or labels (N, T).
+    """Read tasks from integer classes (N,), from booleans (N,) of one task, or from labels (N, T).
 
-    Classes are at least ``num_tasks`` tasks: other data may lack the last ones.
+    Every class is a task against the rest. There are at least ``num_tasks`` of them, because a
+    validation set may lack the last classes.
 
     Examples:
         >>> read_tasks(torch.tensor([0, 2, 1])).positive.shape

@@ -1,4 +1,4 @@
-"""Ranking lists: NDCG and ListNet. One block per item of a list."""
+"""Objectives that rank the items of lists, NDCG and ListNet, with one block per item."""
 
 import math
 from abc import abstractmethod
@@ -26,9 +26,10 @@ __all__ = ["NDCG", "ListNet", "ndcg"]
 
 
 class ListObjective(ScoreObjective):
-    """Items, numbered list after list; a block is an item, compared with the items of its list.
+    """Base class of objectives that compare an item with the other items of its list.
 
-    With weights, a list counts by the mean weight of its items; items of weight 0 are absent.
+    Items are numbered list after list. With weights, a list counts by the mean weight of its
+    items, and items of weight 0 are absent.
     """
 
     top_k: int | None = None
@@ -36,7 +37,7 @@ class ListObjective(ScoreObjective):
 
     @abstractmethod
     def _members(self, grades: Tensor) -> Tensor:
-        """(N,), which items are blocks."""
+        """Return which items are blocks, (N,)."""
 
     def _set_lists(self, grades: Any, lengths: Any) -> None:
         grades = structure("grades", grades, None, kind="real")
@@ -61,13 +62,14 @@ class ListObjective(ScoreObjective):
         self._block = torch.full((len(grades),), -1)
         self._block[self._items] = torch.arange(self.num_blocks)
         owner = self._owner[self._items]
+        # Of each block: where its list begins among all items, and how long the list is.
         self._starts = (lengths.cumsum(0) - lengths)[owner]
         self._sizes = lengths[owner]
         self._length = Column(self._sizes.double())
         self._lists = Structure(owner=self._owner, grades=grades.double(), importance=importance)
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Without replacement, no list is shorter than the samples."""
+        """Raise a ``ValueError`` if a list is shorter than the samples to draw."""
         super().check_draw(samples, replacement=replacement)
         short = (self.lengths < samples).nonzero().flatten().tolist()
         if not replacement and short:
@@ -79,19 +81,19 @@ class ListObjective(ScoreObjective):
     def draw(
         self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> PairBatch:
-        """For each item, other items of its list; the item itself always counts."""
+        """Draw, for each item, other items of its list; the item itself always counts."""
         place = draw(own, self._sizes[blocks], replacement=replacement)
         partners = self._starts[blocks, None] + place
         weights = torch.full(partners.shape, 1 / partners.shape[1], dtype=torch.float64)
         return self._batch(blocks, partners, weights, own.shape[1])
 
     def spans(self, size: int) -> Sequence[Tensor]:
-        """A few blocks at a time, so that their lists together have about ``size`` items."""
+        """Divide the blocks into chunks whose lists have about ``size`` items together."""
         longest = int(self.lengths.max())
         return torch.split(torch.arange(self.num_blocks), max(1, size // longest))
 
     def chunk(self, span: Tensor) -> PairBatch:
-        """Some blocks, each with its whole list."""
+        """Return a batch of the given blocks, each with its whole list."""
         sizes = self._sizes[span]
         place = torch.arange(int(sizes.max())).expand(len(span), -1)
         inside = place < sizes[:, None]
@@ -99,13 +101,16 @@ class ListObjective(ScoreObjective):
         return self._batch(span, partners, inside / sizes[:, None].double(), sizes)
 
     def among(self, index: Tensor) -> PairBatch:
-        """The items that are blocks, each compared with the items of its list among ``index``."""
+        """Return the blocks among ``index``, each compared with its list's items there."""
         own = (self._block[index] >= 0).nonzero().flatten()
         other = self._owner[index[own], None] == self._owner[index]
         other &= index[own, None] != index
         count, size = other.sum(1), self._sizes[self._block[index[own]]]
+        # Without another item of its list in the batch, a block's mean would be far too small.
         kept = (count > 0) | (size == 1)
         own, other, count, size = own[kept], other[kept], count[kept], size[kept]
+        # The ``count`` others in the batch stand for the size - 1 others of the list; the item
+        # itself is counted exactly, with the weight 1 / size.
         share = (size - 1) / (size * count.clamp(min=1)).double()
         places = torch.arange(len(index)).expand(len(own), -1)
         weights = torch.cat([other * share[:, None], 1 / size[:, None].double()], dim=1)
@@ -139,7 +144,7 @@ class ListObjective(ScoreObjective):
         )
 
     def _importance(self, weight: Tensor | None, device: torch.device) -> Tensor:
-        """(Q,), how much each list counts: 0 if none of its items is there."""
+        """Return how much each list counts, (Q,): 0 if none of its items is present."""
         lists = self._lists.on(device)
         importance: Tensor = lists.importance
         if weight is None:
@@ -149,7 +154,7 @@ class ListObjective(ScoreObjective):
         return importance * zeros.index_add(0, lists.owner, weight) / count.clamp(min=1)
 
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """NDCG (at K), the mean over the lists with a relevant item; see ``ndcg``."""
+        """Return NDCG (at K), averaged over the lists with a relevant item; see ``ndcg``."""
         h = read_scores(scores, self.num_samples, 1).detach().cpu()[:, 0]
         w = None if weight is None else read_weight(weight, self.num_samples).cpu()
         importance = self._importance(w, torch.device("cpu"))
@@ -158,18 +163,17 @@ class ListObjective(ScoreObjective):
 
 
 class ListNet(ListObjective, ScaledObjective):
-    """The mean over lists of the cross-entropy between softmax(grades) and softmax(scores).
+    """The cross-entropy between softmax(grades) and softmax(scores), averaged over lists.
 
         F = (1/Q) sum_lists (log sum_i exp(h_i) - sum_i p_i h_i),    p = softmax(y).
 
-    Block i is item i, with u = mean over x in its list of exp(h(x) - h(x_i)) and
-    f(u) = (m/Q) p_i log(N u), where N is the length of the list; items are numbered list after
-    list.
+    Items are numbered list after list. Block i is item i, with u the mean of exp(h(x) - h(x_i))
+    over the items x of its list, and f(u) = (m/Q) p_i log(n u), where n is the length of the list.
 
     Args:
         grades: (N,), the grade of every item.
         lengths: (Q,), the lengths of the lists, adding up to N.
-        weights: (Q,), how much each list counts in the mean; None: all count alike.
+        weights: (Q,), how much each list counts in the mean, or None if all count alike.
 
     Examples:
         >>> objective = ListNet(torch.tensor([1.0, 1.0, 5.0]), torch.tensor([2, 1]))
@@ -195,16 +199,17 @@ class ListNet(ListObjective, ScaledObjective):
         return torch.ones_like(grades, dtype=torch.bool)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """The mean over sampled items of the same list."""
+        """Return the mean over sampled items of the same list."""
         return exponential_probe(differences(model, batch, 1), batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """p times the log of the sum over the list."""
+        """Return p_i times the logarithm of the sum over the list, times its weight."""
         sizes = self._length(blocks, u)
         return self._weights(blocks, u) * ((sizes * u[:, 0]).log() + log_scale)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """The item itself is in the list: u >= 1/N."""
+        """Keep u at least 1/n, because the item itself is in its list of n items."""
+        # The own term exp(0) = 1, in units of the mantissa; the clamp keeps it finite in float32.
         own = (-log_scale).clamp(max=80).exp() / self._length(blocks, u)
         return torch.maximum(u, own.unsqueeze(1))
 
@@ -217,30 +222,32 @@ class ListNet(ListObjective, ScaledObjective):
         return (importance * costs).sum() / total.where(total > 0, 1.0)
 
     def running_sums(self) -> RunningSums:
-        """The cost of every list; a step computes those of its batch."""
+        """Return the cost of every list; a step recomputes those of its batch."""
         return _ListCosts(self)
 
 
 class _ListCosts(RunningSums):
-    """The cross-entropy of every list, over the items seen."""
+    """Running sums of ``ListNet``: the cross-entropy of every list over its seen items."""
 
     objective: ListNet
 
     def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
-        """The costs of all lists."""
+        """Compute the costs of all lists."""
         lists = self.objective._lists.on(scores.device)
         h, count = scores[:, 0].double()[seen], len(lists.importance)
         costs = _cross_entropies(h, lists.grades[seen], lists.owner[seen], count)
         return {"costs": costs}
 
     def update(self, change: Change) -> Update | None:
-        """F and its slopes, from the lists of the batch and what the others cost."""
+        """Return F and its slopes, from the lists of the batch and the costs of the others."""
         if not change.writes:
             return None
         objective, lists = self.objective, self.objective._lists.on(change.scores.device)
         mine = lists.owner[change.index].unique()
         lengths = objective.lengths.to(mine.device)
         starts, sizes = (lengths.cumsum(0) - lengths)[mine], lengths[mine]
+        # All items of the lists that the batch touches: a new score changes the softmax of its
+        # whole list. ``which`` numbers these lists, and ``items`` is sorted.
         which = torch.arange(len(mine), device=mine.device).repeat_interleave(sizes)
         items = torch.arange(len(which), device=mine.device)
         items = items + (starts - (sizes.cumsum(0) - sizes))[which]
@@ -253,6 +260,7 @@ class _ListCosts(RunningSums):
         self.cache["costs"][mine] = costs.detach()
         importance = lists.importance
         if not change.all_seen:
+            # Lists of which no item was seen yet do not belong to the mean.
             begun = torch.zeros_like(importance).index_fill(0, lists.owner[change.seen], 1.0)
             importance = importance * begun
         total = importance.sum()
@@ -264,24 +272,25 @@ class _ListCosts(RunningSums):
 
 
 class NDCG(ListObjective):
-    """Minus the mean over lists of NDCG, or of NDCG at K, with a smooth rank.
+    """Minus NDCG, or minus NDCG at K, with smooth ranks, averaged over lists.
 
-        F = -(1/Q) sum_i (2^y_i - 1) / (Z log2(1 + r_i)),    r_i = 1 + sum_{j != i} l(h_j - h_i),
+        F = -(1/Q) sum_i (2^y_i - 1) / (Z log2(1 + r_i)),    r_i = 1 + sum_{j != i} l(h_j - h_i).
 
-    j over the list of item i, Z the ideal DCG of the list (of its top K), Q the number of lists
-    with a relevant item. At K a gain is multiplied by sigmoid((K + 1/2 - r_i) / softness).
+    Here j runs over the list of item i, Z is the ideal DCG of that list (of its top K), and Q is
+    the number of lists with a relevant item. For NDCG at K, a gain is multiplied by
+    sigmoid((K + 1/2 - r_i) / softness), a smooth form of 1[r_i <= K].
 
-    Block i is the i-th item with a positive grade, with u = mean over its list of l; items are
-    numbered list after list.
+    Items are numbered list after list. Block i is the i-th item with a positive grade, and u is
+    the mean of l over its list.
 
     Args:
-        grades: (N,), the grade of every item; 0 is irrelevant.
-        lengths: (number of lists,), adding up to N.
-        top_k: K; None: the whole list.
-        surrogate: l, in place of the step; an item counts itself as 1 for every l(0).
-            ``SquaredHinge()`` if None.
+        grades: (N,), the grade of every item, where 0 is irrelevant.
+        lengths: (Q,), the lengths of the lists, adding up to N.
+        top_k: K, or None for the whole list.
+        surrogate: l, by default ``SquaredHinge()``. It replaces the step function. An item counts
+            itself as 1, whatever l(0) is.
         softness: the width of the cut at K, in ranks.
-        weights: (number of lists,), how much each list counts in the mean; None: all count alike.
+        weights: (Q,), how much each list counts in the mean, or None if all count alike.
 
     Examples:
         >>> objective = NDCG(torch.tensor([0, 1, 2]), torch.tensor([2, 1]))
@@ -335,7 +344,7 @@ class NDCG(ListObjective):
         return grades > 0
 
     def _row_weights(self, weight: Tensor | None) -> Tensor:
-        """(m,), gains over the ideal DCG of their lists, weighted among lists that have one."""
+        """Return gains over the ideal DCG of their lists, (m,), weighted by list."""
         if weight is not None:
             return self._form_weights(weight, weight.device)
         known: Tensor = self._known.on(torch.device("cpu")).weights
@@ -345,6 +354,7 @@ class NDCG(ListObjective):
         lists, gains = self._lists.on(device), self._gain.on(device).gains
         if weight is not None:
             gains = gains * (weight > 0)
+        # Absent items have no gain, so they do not count in the ideal order either.
         ideal = _ideal_dcg(gains, lists.owner, len(lists.importance), self.top_k)
         importance = self._importance(weight, device) * (ideal > 0)
         total = importance.sum()
@@ -353,7 +363,7 @@ class NDCG(ListObjective):
         return weights[self._pairs.structure.on(device).anchors]
 
     def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
-        """Minus the discount of a smooth rank, which is the sum."""
+        """Return minus the discount at a smooth rank, which is the sum over the list."""
         rank = sums[..., 0] * scale.exp()
         gain = 1 / torch.log2(1 + rank)
         if self.top_k is not None:
@@ -362,26 +372,29 @@ class NDCG(ListObjective):
 
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
         rows = self._row_weights(weight).to(h.device)
-        # Weights say which items are there; ranks count each of them once.
+        # In a rank every present item counts once, whatever its weight is.
         present = None if weight is None else (weight > 0).double()
+        # The term 0 * h.sum() keeps the graph, so that backward works if no block is left.
         return self._pairs.value(h, rows, self._cost, present) + 0 * h.sum()
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """The mean over sampled items of the same list."""
+        """Return the mean over sampled items of the same list."""
         return cost_probe(self.surrogate(differences(model, batch, 1)), batch)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Minus the discounted gain at the smooth rank."""
+        """Return minus the discounted gain at the smooth rank."""
         sizes = self._length(blocks, u)
         rank = sizes.unsqueeze(1) * u + self._pairs.own
         return self._factor(blocks, u) * self._cost(rank, torch.zeros_like(sizes), sizes)
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """d/du of -G c / log2(1 + rank), where c is 1 or the factor of the cut at K."""
+        """Return d/du of -G c / log2(1 + rank), where c is 1 or the factor of the cut at K."""
         sizes = self._length(blocks, u)
         rank = sizes * u[:, 0] + self._pairs.own
         discount = torch.log2(1 + rank)
         slope = self._factor(blocks, u) * sizes / discount
+        # ``falling`` is minus the logarithmic derivative of c / log2(1 + rank) with respect to the
+        # rank, and ``sizes`` is the derivative of the rank with respect to u.
         falling = 1 / (math.log(2) * (1 + rank) * discount)
         if self.top_k is not None:
             kept = torch.sigmoid((self.top_k + 0.5 - rank) / self.softness)
@@ -390,30 +403,30 @@ class NDCG(ListObjective):
         return (slope * falling).unsqueeze(1)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The item's own l(0) is always in the mean."""
+        """Keep u at least l(0) over the length, because the item itself is in the mean."""
         lowest = self.surrogate.at_zero / self._length(blocks, u)
         return torch.maximum(u, lowest.unsqueeze(1))
 
     def running_sums(self) -> RunningSums:
-        """The rank of every relevant item, moved by what a batch changes in its list."""
+        """Return the rank of every relevant item, updated by what a batch changes."""
         return PairSums(self)
 
 
 def ndcg(
     scores: Tensor, grades: Tensor, owner: Tensor, importance: Tensor, top_k: int | None
 ) -> float:
-    """Normalized discounted cumulative gain, the weighted mean over lists.
+    """Return the normalized discounted cumulative gain, as a weighted mean over lists.
 
-    With y the grade at rank r of a list, DCG = sum_{r <= k} (2^y - 1) / log2(1 + r), divided by
-    that of the best order. Items with equal scores get the mean of the discounts of their ranks,
-    which is the expectation over a random order. Lists without a relevant item do not count.
+    With y the grade at rank r of a list, DCG = sum_{r <= K} (2^y - 1) / log2(1 + r). NDCG divides
+    it by the DCG of the best order. Items with equal scores get the mean of the discounts of their
+    ranks, which is the expectation over a random order. Lists without a relevant item are left out.
 
     Args:
-        scores: (N,).
-        grades: (N,).
-        owner: (N,), the list of each item, rising.
+        scores: (N,), the scores of the items.
+        grades: (N,), the grades of the items.
+        owner: (N,), the list of each item, in rising order.
         importance: (Q,), how much each list counts.
-        top_k: K, or None.
+        top_k: K, or None for the whole list.
 
     Examples:
         >>> scores, grades = torch.tensor([0.3, 0.2, 0.1]), torch.tensor([0, 1, 0])
@@ -424,7 +437,7 @@ def ndcg(
     best = _ideal_dcg(gains, owner, count, top_k)
     order = _sorted_within(scores, owner)
     discount = _discounts(owner, count, top_k)
-    # Runs of equal scores within a list share the mean of their discounts.
+    # Equal scores within a list form a run; all items of a run get its mean discount.
     ordered = scores[order]
     breaks = (ordered[1:] != ordered[:-1]) | (owner[1:] != owner[:-1])
     run = torch.nn.functional.pad(breaks.long().cumsum(0), (1, 0))
@@ -439,20 +452,21 @@ def ndcg(
 
 
 def _ideal_dcg(gains: Tensor, owner: Tensor, count: int, top_k: int | None) -> Tensor:
-    """The DCG of the best order of each list."""
+    """Return the DCG of the best order of each list."""
     order = _sorted_within(gains, owner)
     discounted = gains[order] * _discounts(owner, count, top_k)
     return discounted.new_zeros(count).index_add(0, owner, discounted)
 
 
 def _sorted_within(keys: Tensor, owner: Tensor) -> Tensor:
-    """Positions of the items, list by list, the largest keys of each list first."""
+    """Return the items list by list, with the largest keys of each list first."""
+    # A stable sort by list after the sort by key keeps the order of the keys in every list.
     order = keys.argsort(descending=True, stable=True)
     return order[owner[order].argsort(stable=True)]
 
 
 def _discounts(owner: Tensor, count: int, top_k: int | None) -> Tensor:
-    """1 / log2(1 + rank) of the places of each list."""
+    """Return 1 / log2(1 + rank) of the places of each list, 0 beyond ``top_k``."""
     lengths = torch.bincount(owner, minlength=count)
     starts = lengths.cumsum(0) - lengths
     rank = torch.arange(len(owner), device=owner.device) - starts[owner] + 1
@@ -461,17 +475,18 @@ def _discounts(owner: Tensor, count: int, top_k: int | None) -> Tensor:
 
 
 def _softmax(y: Tensor, owner: Tensor, count: int) -> Tensor:
-    """softmax within each list."""
+    """Return the softmax of y within each list."""
     top = y.new_full((count,), -torch.inf).scatter_reduce(0, owner, y, "amax")
     gains = (y - top[owner]).exp()
     return gains / gains.new_zeros(count).index_add(0, owner, gains)[owner]
 
 
 def _cross_entropies(h: Tensor, grades: Tensor, owner: Tensor, count: int) -> Tensor:
-    """The cross-entropy of each of ``count`` lists; 0 for a list without items."""
+    """Return the cross-entropy of each of ``count`` lists; 0 for a list without items."""
     p = _softmax(grades, owner, count)
     top = h.detach().new_full((count,), -torch.inf)
     top = top.scatter_reduce(0, owner, h.detach(), "amax")
     sums = top.new_zeros(count).index_add(0, owner, (h - top[owner]).exp())
-    # log sum_j exp(h_j) - sum_i p_i h_i, without the difference of two large numbers.
+    # sum_i p_i (log sum_j exp(h_j) - h_i): since p sums to 1, this is the cross-entropy, without
+    # the difference of two large numbers.
     return top.new_zeros(count).index_add(0, owner, p * (top[owner] + sums.log()[owner] - h))

@@ -1,4 +1,4 @@
-"""Any function of means over the data set: one block, or one per task."""
+"""An objective that is any function of means over the data set: one block, or one per task."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +15,15 @@ __all__ = ["Means"]
 
 
 class Means(Objective):
-    """F = (1/m) sum_i f(u_i), with u_i the means over the data set of p statistics of each sample.
+    """A function of means over the data set: F = (1/m) sum_i f(u_i).
 
-    A batch shows the means in part: ``inner`` takes the mean over its samples. F1, Dice and
-    correlations have this form, with m = 1 or one block per task.
+    Each u_i holds the means of p statistics of every sample. A batch shows these means only in
+    part: ``inner`` takes the mean over its samples. F1, Dice and correlations have this form, with
+    m = 1 or with one block per task.
 
     Args:
-        function: f, from (..., p) to (...).
-        shape: p, or (m, p).
+        function: f, a differentiable function from means (..., p) to values (...).
+        shape: p, or (m, p) for m blocks.
 
     Examples:
         >>> def one_minus_f1(u):  # means of p y, p and y
@@ -44,14 +45,14 @@ class Means(Objective):
         self.single = not isinstance(shape, tuple | list)
 
     def inner(self, model: Callable[[Any], Tensor], batch: Any) -> Probe:
-        """The means over a batch; the model gives the statistics of each of its samples."""
+        """Return the means over a batch; the model returns the statistics of each sample."""
         return self.probe(model(batch))
 
     def probe(self, statistics: Tensor) -> Probe:
-        """The means over the samples of a batch, and their standard errors.
+        """Return the means over the samples of a batch, with their standard errors.
 
         Args:
-            statistics: (B, p), or (B, m, p): one line per sample.
+            statistics: (B, p) or (B, m, p), one line per sample.
         """
         lines = self.read(statistics)
         if not len(lines):
@@ -63,7 +64,7 @@ class Means(Objective):
         return Probe(blocks, means, samples=len(lines), noise=noise)
 
     def read(self, statistics: Any) -> Tensor:
-        """Statistics as (B, m, p), checked, in at least float32."""
+        """Return statistics as (B, m, p) in at least float32, after checking them."""
         if not isinstance(statistics, Tensor) or not statistics.is_floating_point():
             kind = statistics.dtype if isinstance(statistics, Tensor) else type(statistics).__name__
             raise ValueError(f"statistics must be a tensor of floats, got {kind}")
@@ -78,7 +79,7 @@ class Means(Objective):
         return widened(statistics).reshape(-1, self.num_blocks, self.inner_dim)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """f of each row of means."""
+        """Return f of each row of means."""
         try:
             values = self.function(u)
         except IndexError as error:
@@ -94,7 +95,7 @@ class Means(Objective):
         return values
 
     def exact(self, statistics: Tensor) -> Tensor:
-        """F of the statistics of all samples, (N, p) or (N, m, p), differentiable."""
+        """Return F of the statistics of all samples, (N, p) or (N, m, p); it is differentiable."""
         means = self.read(statistics).mean(0)
         value = self.outer(means, torch.arange(self.num_blocks)).mean()
         if not value.isfinite():

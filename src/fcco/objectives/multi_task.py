@@ -1,4 +1,4 @@
-"""The paper's multi-task AUC: inner values are class-conditional moments of sigmoid scores."""
+"""The paper's multi-task AUC, a function of class-conditional moments of sigmoid scores."""
 
 from abc import abstractmethod
 from typing import Any
@@ -20,7 +20,7 @@ __all__ = ["MultiTaskAUC", "MultiTaskGap", "class_moments"]
 
 
 class _Moments(TaskObjective):
-    """Objectives of the means of a sigmoid score, and of its square, over both classes."""
+    """Base class of objectives of the means of a sigmoid score and of its square, by class."""
 
     def _build(self, labels: Any) -> None:
         read = read_tasks(labels, self.num_tasks if hasattr(self, "labels") else 0)
@@ -29,23 +29,24 @@ class _Moments(TaskObjective):
         self._sides = Structure(members=torch.stack(list(read)).double(), valid=read.valid)
 
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """The area under the ROC curve, the mean over tasks; ties count one half."""
+        """Return the area under the ROC curve, averaged over tasks; ties count one half."""
         return mean_over_tasks(scores, self.labels, weight, area)
 
     def _sampled(self, model: Any, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        """(E+ h, E- h, E+ h^2, E- h^2) of each block, (B1, 4), and their standard errors."""
+        """Return (E+ h, E- h, E+ h^2, E- h^2) of each block, (B1, 4), and their errors."""
         logits = partner_scores(read_outputs(model, batch, self.num_tasks), batch)
         weights = batch.weights.to(logits.dtype).expand(-1, len(logits), -1)
         moments = class_moments(logits.T, weights.mT)
         means, squares = moments.detach().split(2, dim=1)
         if batch.partners.ndim == 1:
             variances = (squares - means.square()).clamp(min=0)
-        else:  # few samples: by differences, which lose no digits of a small spread
+        else:  # with few samples, sum squared differences, which keep a small variance precise
             away = logits.detach().sigmoid() - means.T.unsqueeze(2)
             variances = (weights * away.square()).sum(2).T
         sizes = (weights > 0).sum(2).T
         noise = (variances / (sizes - 1)).sqrt()
-        # E h^2 by the delta method; f is linear there, so this does not matter for its slopes.
+        # The error of E h^2 follows by the delta method. f is linear in E h^2, so its slopes do
+        # not depend on this approximation.
         return moments, torch.cat([noise, 2 * means * noise], dim=1)
 
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
@@ -62,27 +63,29 @@ class _Moments(TaskObjective):
 
     @abstractmethod
     def _outer(self, moments: Tensor) -> Tensor:
-        """f of moments (k, 4) of tasks that have both classes."""
+        """Return f of moments (k, 4), for tasks that have both classes."""
 
 
 class MultiTaskAUC(_Moments):
     """AUC maximization for tasks that share a network (the paper's Section "Experiments").
 
-    With h the sigmoid score of task i and E+, E- its means over positives and negatives,
+    Let h be the sigmoid score of task i, and E+ and E- the means over its positives and negatives:
 
         u = (E+ h, E- h, E+ h^2, E- h^2) in R^4,
         f(u) = (u_3 - u_1^2) + (u_4 - u_2^2) + max(c + u_2 - u_1, 0)^2 / 2.
 
-    The two variances are kept (the paper's FCCO form drops them), and the hinge takes the negative
-    mean minus the positive mean (with the paper's sign, positives would rank below negatives).
+    This differs from the paper's FCCO form in two ways. The two variances are kept, which the paper
+    drops. The hinge takes the negative mean minus the positive mean: with the paper's sign,
+    positives would rank below negatives.
 
-    Block i is task i, column i of the model's output (logits). A task that lacks a positive or a
-    negative keeps its id and does not count.
+    Block i is task i, which is column i of the model's output (logits). A task that lacks a
+    positive or a negative keeps its id and does not count.
 
     Args:
-        labels: integers (N,): the classes, each a task against the rest; booleans (N,): one task;
-            or (N, T), 1 or 0, and -1 or NaN where missing.
-        margin: c; the default 1 is the range of a sigmoid score.
+        labels: one of three forms. Integers (N,) are classes, each of which is a task against the
+            rest. Booleans (N,) are one task. A tensor (N, T) holds 1 or 0 for each task, and -1 or
+            NaN where the label is missing.
+        margin: c. The default 1 is the range of a sigmoid score.
 
     Examples:
         >>> objective = MultiTaskAUC(torch.tensor([0, 1, 2, 0]))
@@ -100,12 +103,12 @@ class MultiTaskAUC(_Moments):
         self._build(labels)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """Moments over each task's own positives and negatives."""
+        """Return the moments over each task's own positives and negatives."""
         moments, noise = self._sampled(model, batch)
         return Probe(batch.blocks, moments, batch.samples, noise=noise)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Both variances and the squared hinge on the gap of the means."""
+        """Return both variances plus the squared hinge on the gap of the means."""
         values = self._outer(u)
         return values * self._weights(blocks, u) if self._lacking else values
 
@@ -116,7 +119,7 @@ class MultiTaskAUC(_Moments):
         return variances.addcmul(hinge, hinge, value=0.5)
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """In closed form."""
+        """Return the gradient of f in closed form."""
         a, b, _, _ = u.unbind(1)
         hinge = (b - a + self.margin).clamp(min=0)
         one = torch.ones_like(a)
@@ -124,23 +127,23 @@ class MultiTaskAUC(_Moments):
         return slopes * self._weights(blocks, u).unsqueeze(1) if self._lacking else slopes
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Moments of scores in [0, 1] lie in [0, 1]."""
+        """Clamp to [0, 1], where the moments of scores in [0, 1] lie."""
         return u.clamp(0, 1)
 
 
 class MultiTaskGap(_Moments):
-    """Only the gap of the means: u = E- h - E+ h in [-1, 1] and f(u) = l(u).
+    """A function of the gap between the class means: u = E- h - E+ h in [-1, 1], f(u) = l(u).
 
-    With ``SquaredHinge`` this is the paper's FCCO form with a corrected sign; with ``Squared`` the
-    slope is affine and ``FreshPair`` applies.
+    With ``SquaredHinge`` this is the paper's FCCO form with a corrected sign. With ``Squared`` the
+    slope is affine, and ``FreshPair`` can be used.
 
-    Block i is task i, column i of the model's output (logits).
+    Block i is task i, which is column i of the model's output (logits).
 
     Args:
-        labels: as for ``MultiTaskAUC``.
-        surrogate: l; ``SquaredHinge()`` if None.
-        paired: report the second half of each task's samples as ``Probe.pair``; it is independent
-            if samples are drawn with replacement.
+        labels: the labels, as for ``MultiTaskAUC``.
+        surrogate: l, by default ``SquaredHinge()``.
+        paired: whether to report the second half of each task's samples as ``Probe.pair``. The
+            halves are independent if samples are drawn with replacement.
 
     Examples:
         >>> from fcco.objectives import Squared
@@ -159,7 +162,7 @@ class MultiTaskGap(_Moments):
         self._build(labels)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """The gap, over each task's own samples or over samples that all tasks share."""
+        """Return the gap, over each task's own samples or over samples all tasks share."""
         if not self.paired or batch.partners.ndim == 1:
             moments, noise = self._sampled(model, batch)
             gap = moments[:, 1:2] - moments[:, :1]
@@ -177,7 +180,7 @@ class MultiTaskGap(_Moments):
         return Probe(batch.blocks, gap[:, None], samples=h.shape[1] // 2, pair=pair[:, None])
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """l of the gap."""
+        """Return l of the gap."""
         values = self.surrogate(u.squeeze(1))
         return values * self._weights(blocks, u) if self._lacking else values
 
@@ -185,20 +188,20 @@ class MultiTaskGap(_Moments):
         return self.surrogate(moments[:, 1] - moments[:, 0])
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """A difference of means of scores in [0, 1]."""
+        """Clamp to [-1, 1], the range of a difference of means of scores in [0, 1]."""
         return u.clamp(-1, 1)
 
 
 def class_moments(logits: Tensor, weights: Tensor) -> Tensor:
-    """(E+ h, E- h, E+ h^2, E- h^2) of h = sigmoid(logits), column by column: (k, B1) to (B1, 4).
+    """Return (E+ h, E- h, E+ h^2, E- h^2) of h = sigmoid(logits) for each column, (B1, 4).
 
     Args:
-        logits: (k, B1).
-        weights: (2, k, B1), of each sample in E+ and in E-.
+        logits: (k, B1), the logits of k samples.
+        weights: (2, k, B1), the weight of each sample in E+ and in E-.
 
-    With a hundred tasks a batch has as many scores as a small network has activations, and the
-    time goes into passes over them, not into arithmetic. Plain autograd makes about twenty
-    tensors of this size, this function makes four.
+    With a hundred tasks, a batch has as many scores as a small network has activations. The time
+    then goes into passes over memory, not into arithmetic. Plain autograd makes about twenty
+    tensors of this size; this function makes four.
 
     Examples:
         >>> weights = torch.tensor([[[1.0], [0.0]], [[0.0], [1.0]]])
@@ -223,7 +226,8 @@ class _ClassMoments(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         h, weights = ctx.saved_tensors
         a, b, a2, b2 = gradient.unbind(1)
-        # d/dh = w+ (a + 2 a2 h) + w- (b + 2 b2 h), then h' = h (1 - h); in place.
+        # The derivative by h is w+ (a + 2 a2 h) + w- (b + 2 b2 h), times h' = h (1 - h). All of
+        # it is computed in place, in two buffers.
         total = (h * (2 * a2)).add_(a).mul_(weights[0])
         part = (h * (2 * b2)).add_(b).mul_(weights[1])
         total.add_(part)
@@ -231,14 +235,14 @@ class _ClassMoments(torch.autograd.Function):
         return total.mul_(torch.sub(h, part, out=part)), None
 
     @staticmethod
-    @torch.no_grad()  # of the first order, like the backward pass
+    @torch.no_grad()  # first order only, like the backward pass
     def jvp(ctx: Any, tangent: Tensor, *others: None) -> Tensor:
         h, weights = ctx.saved_tensors
         return _sums(tangent * h * (1 - h), 2 * h, weights)
 
 
 def _sums(x: Tensor, factor: Tensor, weights: Tensor) -> Tensor:
-    """Sums of x and of factor * x with both weights."""
+    """Return the sums of x and of factor * x with both weights."""
     part = x * weights[0]
     first = part.sum(0), part.mul_(factor).sum(0)
     torch.mul(x, weights[1], out=part)

@@ -1,4 +1,4 @@
-"""Running sums over pairs: moved by what a batch changes in them."""
+"""Running sums over all pairs of a table, updated by what a batch changes in them."""
 
 from typing import Any
 
@@ -11,32 +11,34 @@ from fcco.objectives.running import Change, RunningSums, Update
 __all__ = ["PairSums"]
 
 _LOST = 2.0**-20
-"""A sum this small beside what it was has lost 20 of its 53 bits."""
+"""A sum that fell to this fraction of its former size has lost 20 of its 53 bits."""
 _GONE = 2.0**-50
-"""A sum this small beside what it was has lost all its digits."""
+"""A sum that fell to this fraction of its former size has lost all its digits."""
 
 
 class PairSums(RunningSums):
-    """u of every anchor, as ``sums * exp(scale)``, moved by what a batch changes in its pairs.
+    """The sum u of every anchor over its pairs, kept as ``sums * exp(scale)``.
 
-    A step adds to the rows of a changed partner's group what its terms have changed, and forms the
-    rows of changed anchors from their pairs: O(B (m + N)) instead of O(m N). Differences lose
-    digits: the scale follows the largest value that a sum had since it was formed, so that a small
-    ``sums`` shows how many. Rows that have lost 20 of 53 bits (a dominant exponential was taken
-    out) are formed from all their pairs. The row of an anchor means nothing before the anchor is
-    seen, which forms it.
+    A step does two things. For a changed partner, it adds the change of its terms to all rows of
+    the partner's group. For a changed anchor, it recomputes the row from all its pairs. This takes
+    O(B (m + N)) time instead of O(m N).
+
+    Adding differences loses digits. The scale follows the largest value that a sum has had since it
+    was last recomputed, so the size of ``sums`` shows how many digits are lost. A row that has lost
+    20 of 53 bits, because a dominant exponential was removed, is recomputed from all its pairs. The
+    row of an anchor has no meaning until the anchor is seen, which computes it.
 
     Args:
-        objective: whose ``_pairs``, ``_cost`` and ``_row_weights`` are used.
+        objective: the objective whose ``_pairs``, ``_cost`` and ``_row_weights`` are used.
     """
 
     objective: Any
     sums: Tensor
-    """(m, 1) or (m, 2), over exp(scale): of all partners, and of the marked ones."""
+    """(m, 1) or (m, 2), sums over all partners and over the marked ones, divided by exp(scale)."""
     scale: Tensor
-    """(m,)."""
+    """(m,), the log-scale of each row."""
     costs: Tensor
-    """(m,), f_i(u_i)."""
+    """(m,), f_i(u_i) of each row."""
 
     def __init__(self, objective: Any) -> None:
         super().__init__(objective)
@@ -48,7 +50,7 @@ class PairSums(RunningSums):
         self.register_buffer("costs", torch.zeros(rows, dtype=torch.float64))
 
     def prepare(self, scores: Tensor, seen: Tensor) -> None:
-        """Form all rows anew if the scores of the table were rounded below them."""
+        """Recompute all rows if the scores of the table were rounded since they were formed."""
         if not self.invalid:
             return
         device = scores.device
@@ -66,7 +68,7 @@ class PairSums(RunningSums):
         self.invalid = False
 
     def _partners(self, seen: Tensor | None) -> Tensor:
-        """(G,), how many partners of each group have a score; at least 1."""
+        """Return how many partners of each group have a score, (G,); at least 1."""
         device = self.sums.device if seen is None else seen.device
         s = self.pairs.structure.on(device)
         counts: Tensor = s.sizes[1]
@@ -76,19 +78,22 @@ class PairSums(RunningSums):
         return counts.clamp(min=1).double()
 
     def update(self, change: Change) -> Update | None:
-        """F and its slopes; rows of the groups that the batch belongs to are to be written."""
+        """Return F, its slopes, and the rows to write for the groups of the batch."""
         if self.invalid:
             return None
         objective: Any = self.objective
         device = change.scores.device
         pairs, s = self.pairs, self.pairs.structure.on(device)
         tasks = pairs.num_tasks
+        # A cell is one score of the flattened table. Of each cell of the batch: whether it is an
+        # anchor, whether it is a partner, and to which group it belongs.
         cells = change.index.unsqueeze(1) * tasks + torch.arange(tasks, device=change.index.device)
         anchor, partner, owner = s.row[cells] >= 0, s.is_partner[cells], s.owner[cells]
         known = change.known[change.index].unsqueeze(1).expand(cells.shape)
         seen = None if change.all_seen else change.seen
         weights = objective._row_weights(None if seen is None else seen.double()).to(device)
         partners = self._partners(seen)
+        # h holds the new scores already, while ``old`` are those that the sums were formed with.
         h, old = change.table.flatten(), change.remembered[change.index].double()
         slope = torch.zeros_like(old)
         costs = self.costs.clone()
@@ -96,12 +101,16 @@ class PairSums(RunningSums):
         for some in pairs.split(owner[anchor | partner].unique()):
             panel = pairs.panel(some, h, seen)
             rows = _Rows(pairs, panel, self.sums[panel.rows], self.scale[panel.rows])
+            # The line of a cell within this panel. A cell of another group finds a wrong line,
+            # which the comparison with ``owner`` masks.
             line = torch.searchsorted(some, owner).clamp(max=len(some) - 1)
             own, other = (members & (some[line] == owner) for members in (anchor, partner))
             column = s.row[cells[own]] - s.anchor_starts[owner[own]]
             place = line[own], column
             marked = known if s.marked is None else s.marked[cells]
             new = h[cells[other]].double()
+            # First update all rows for the changed partners. Then recompute the rows of changed
+            # anchors, whose sums were formed with another score of the anchor itself.
             rows.move(line[other], new, old[other], known[other], marked[other])
             rows.renew(*place)
             rows.renew(*rows.lost(weights[panel.rows] > 0))
@@ -130,20 +139,20 @@ class PairSums(RunningSums):
 
 
 class _Rows:
-    """The sums of all anchors of a panel, (g, A, 1) or (g, A, 2), and their log-scales (g, A)."""
+    """The sums of all anchors of a panel, of shape (g, A, 1 or 2), and their log-scales (g, A)."""
 
     def __init__(self, pairs: Pairs, panel: Panel, sums: Tensor, scale: Tensor) -> None:
         self.pairs, self.panel = pairs, panel
         self.sums, self.scale = sums, scale
 
     def move(self, line: Tensor, new: Tensor, old: Tensor, known: Tensor, marked: Tensor) -> None:
-        """u_i += term(new) - term(old) for changed partners k and all anchors of their lines.
+        """Add term(new) - term(old) of changed partners to all anchors of their lines.
 
         Args:
-            line: (k,), in the panel.
-            new: (k,), scores.
-            old: (k,).
-            known: (k,), whether there is an old one.
+            line: (k,), the line of each partner in the panel.
+            new: (k,), the new scores.
+            old: (k,), the old scores.
+            known: (k,), whether a partner has an old score.
             marked: (k,), whether a partner is in the second range.
         """
         term = self.pairs.term
@@ -151,7 +160,7 @@ class _Rows:
             here = line[some]
             after, counts = self.pairs.to_anchors(self.panel, here, new[some])
             before, _ = self.pairs.to_anchors(self.panel, here, old[some])
-            # The scale rises to the largest new term, so that no term overflows beside it.
+            # Raise the scale to the largest new term, so that no term overflows.
             scale = self._raised(here, term.log(after))
             terms = term(after, lines_of(scale, here), counts)
             if bool(known[some].any()):
@@ -163,18 +172,20 @@ class _Rows:
                 parts.append(terms * marked[some].unsqueeze(1))
             added = torch.stack([self._by_line(here, part) for part in parts], dim=2)
             sums = self.sums * (self.scale - scale).exp().unsqueeze(2) + added
+            # Put a sum above 1 into the scale. A sum below 1 stays, because its size shows how many
+            # digits were lost since the row was recomputed.
             grown = sums[:, :, :1].clamp(min=1)
             self.sums, self.scale = sums / grown, scale + grown.log().squeeze(2)
 
     def renew(self, line: Tensor, column: Tensor) -> None:
-        """Form some rows from their pairs."""
+        """Recompute some rows from all their pairs."""
         for some in parts_of(len(line), self.panel.partners.shape[1], line.device):
             place = line[some], column[some]
             sums, scale = self.pairs.form(self.panel, place[0], self.panel.anchors[place])
             self.sums[place], self.scale[place] = sums, scale
 
     def lost(self, counted: Tensor) -> tuple[Tensor, Tensor]:
-        """Lines and columns of the counted rows that have lost too many digits."""
+        """Return lines and columns of the counted rows that have lost too many digits."""
         lost = (self.sums[:, :, 0] < _LOST) & (self.scale > TINY) & counted & self.panel.inside
         line, column = lost.nonzero().unbind(1)
         return line, column
@@ -182,12 +193,12 @@ class _Rows:
     def partner_slopes(
         self, slopes: Tensor, line: Tensor, scores: Tensor, marked: Tensor
     ) -> Tensor:
-        """dF/dh_k = sum_i dF/du_i term' over the anchors i of the line of partner k.
+        """Return dF/dh_k = sum_i dF/du_i term', over the anchors i of the line of partner k.
 
         Args:
-            slopes: (g, A, 1) or (g, A, 2), dF/dsums.
-            line: (k,), in the panel.
-            scores: (k,).
+            slopes: (g, A, 1) or (g, A, 2), the derivatives dF/dsums.
+            line: (k,), the line of each partner in the panel.
+            scores: (k,), the scores of the partners.
             marked: (k,), whether a partner is in the second range.
         """
         found = torch.zeros_like(scores)
@@ -204,7 +215,7 @@ class _Rows:
         return found
 
     def anchor_slopes(self, slopes: Tensor, line: Tensor, column: Tensor) -> Tensor:
-        """dF/dh_i = dF/du_i du_i/dh_i over the partners of the line of anchor i."""
+        """Return dF/dh_i = dF/du_i du_i/dh_i, over the partners of the line of anchor i."""
         found = slopes.new_zeros(len(line))
         for some in parts_of(len(line), self.panel.partners.shape[1], line.device):
             place = line[some], column[some]
@@ -217,7 +228,7 @@ class _Rows:
         return found
 
     def _raised(self, line: Tensor, size: Tensor) -> Tensor:
-        """The largest of the scale and the sizes of new terms."""
+        """Return the larger of the scale and the logarithms of the new terms."""
         if len(self.scale) == 1:
             return torch.maximum(self.scale, size.amax(0, keepdim=True))
         return self.scale.scatter_reduce(0, line.unsqueeze(1).expand(size.shape), size, "amax")

@@ -1,4 +1,4 @@
-"""Pairs of an anchor and a partner: which there are, what each adds, and sums over all of them."""
+"""Pairs of an anchor and a partner: which pairs there are, and sums of terms over them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,17 +14,20 @@ from fcco.objectives.surrogates import Surrogate
 __all__ = ["TINY", "Cost", "Pairs", "Panel", "Term", "lines_of", "parts_of"]
 
 PAIRS = 1 << 18
-"""Pairs that are formed at once."""
+"""Number of pairs that are formed at once."""
 TINY = -600.0
-"""The log-scale of a sum that has no term."""
+"""Log-scale of a sum that has no term."""
 
 Cost = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""f_i from sums (..., 1) or (..., 2) over exp(log-scale), the log-scale, and the partners of i."""
+"""A function that returns f_i. Its arguments are the sums (..., 1 or 2) divided by exp(log-scale),
+the log-scale, and the number of partners of i."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """What a pair adds: l(s), or exp(l(s) / temperature), of a difference s of two scores.
+    """The term that a pair adds to a sum: l(s), or exp(l(s) / temperature).
+
+    Here s is a difference of two scores. Without a temperature, the term is l(s).
 
     Examples:
         >>> from fcco.objectives import SquaredHinge
@@ -37,58 +40,60 @@ class Term:
     temperature: float | None = None
 
     def log(self, s: Tensor) -> Tensor:
-        """The logarithm of the term."""
+        """Return the logarithm of the term."""
         cost = self.surrogate(s)
         return cost.log() if self.temperature is None else cost / self.temperature
 
     def __call__(self, s: Tensor, scale: Tensor, counts: Tensor | None) -> Tensor:
-        """The term over exp(scale); 0 where it does not count. None: all count."""
+        """Return the term divided by exp(scale), 0 where ``counts`` is false."""
         if self.temperature is None:
             terms = self.surrogate(s) * (-scale).exp()
             return terms if counts is None else terms.where(counts, 0)
-        # Masked before exp, not after: the slope of a masked overflow would be NaN.
+        # Mask before exp, not after it: the slope of a masked overflow would be NaN.
         exponents = self.surrogate(s) / self.temperature - scale
         return (exponents if counts is None else exponents.where(counts, -torch.inf)).exp()
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The anchors and partners of some groups side by side, one group per line."""
+    """The anchors and partners of some groups, with one group per line, padded to equal length."""
 
     rows: Tensor
     """(g, A), the blocks of the anchors."""
     inside: Tensor
-    """(g, A), where there is an anchor; the other places repeat one."""
+    """(g, A), whether a place holds an anchor; the padding repeats one."""
     anchors: Tensor
-    """(g, A), their scores."""
+    """(g, A), the scores of the anchors."""
     partners: Tensor
-    """(g, P), the partners' scores."""
+    """(g, P), the scores of the partners."""
     counts: Tensor | None
-    """(g, P), which of them count; None: all of them."""
+    """(g, P), whether a partner counts, or None if all do."""
     marked: Tensor | None
-    """(g, P), 1 for a partner in the second range, else 0; None: there is no second range."""
+    """(g, P), 1 for a partner in the second range, else 0; None without a second range."""
     weights: Tensor | None = None
-    """(g, P), how much each partner counts; None: all count alike."""
+    """(g, P), how much each partner counts, or None if all count alike."""
 
 
 class Pairs:
-    """Anchors i and the partners j of their group, a task or a list:
+    """Sums over the pairs of each anchor i with the partners j of its group.
 
-        u_i = own + sum_{j != i} term(+-(h_j - h_i)),
+        u_i = own + sum_{j != i} term(+-(h_j - h_i)).
 
-    over all partners and, where some are marked, over the marked ones.
+    A group is a task or a list. The sum is over all partners. If some partners are marked, a second
+    sum is over the marked ones.
 
-    h is the flattened table (N, T): a *cell* of it, sample * T + task, is a score of one sample.
+    The scores h are a flattened table (N, T). A *cell* of it, sample * T + task, is the score of
+    one sample for one task.
 
     Args:
-        anchor: (N, T), which cells are anchors; block i is the i-th of them, group by group.
-        partner: (N, T), which are partners; all anchors are, if ``own_pair``.
-        owner: (N, T), the group of a cell: its list, or its task.
-        num_groups: G.
-        term: what a pair adds.
+        anchor: (N, T), which cells are anchors. Block i is the i-th of them, group by group.
+        partner: (N, T), which cells are partners. If ``own_pair``, these include all anchors.
+        owner: (N, T), the group of each cell, which is its list or its task.
+        num_groups: G, the number of groups.
+        term: the term that a pair adds.
         sign: 1 for term(h_j - h_i), -1 for term(h_i - h_j).
         own_pair: whether an anchor adds 1 to its own sums.
-        marked: (N, T), partners that a second sum counts; all anchors are.
+        marked: (N, T), the partners that the second sum counts, among them all anchors; or None.
     """
 
     def __init__(
@@ -105,7 +110,7 @@ class Pairs:
     ) -> None:
         self.term, self.sign, self.own_pair = term, sign, own_pair
         self.num_groups, self.num_tasks = num_groups, anchor.shape[1]
-        # A sum over all partners holds the anchor's own term(0); this puts 1 in its place.
+        # A sum over all partners contains the anchor's own term(0). Adding ``own`` makes it 1.
         zero = torch.zeros((), dtype=torch.float64)
         self.own = 1.0 - float(term(zero, zero, None)) if own_pair else 0.0
         whose = owner.flatten()
@@ -128,7 +133,7 @@ class Pairs:
         )
 
     def split(self, groups: Tensor) -> Iterator[Tensor]:
-        """Divide groups into parts of which a panel can be formed at once."""
+        """Divide groups into parts whose panels can be formed at once."""
         if len(groups):
             sizes = self.structure.on(groups.device).sizes
             width = max(int(sizes[:, groups].max()), 1)
@@ -137,13 +142,13 @@ class Pairs:
     def panel(
         self, groups: Tensor, h: Tensor, seen: Tensor | None, weight: Tensor | None = None
     ) -> Panel:
-        """Lay out some groups.
+        """Lay out some groups side by side.
 
         Args:
-            groups: (g,).
-            h: the flattened table.
-            seen: (N,), which samples count; None: all do.
-            weight: (N,), how much a sample counts as a partner; None: all count alike.
+            groups: (g,), the groups.
+            h: (N T,), the flattened table of scores.
+            seen: (N,), which samples count, or None if all do.
+            weight: (N,), how much a sample counts as a partner, or None if all count alike.
         """
         s = self.structure.on(h.device)
         rows, inside = _padded(s.anchor_starts, groups)
@@ -166,14 +171,22 @@ class Pairs:
     def form(
         self, panel: Panel, line: Tensor, scores: Tensor, own: Any = 1.0
     ) -> tuple[Tensor, Tensor]:
-        """u of anchors with these scores on some lines of a panel, from all their pairs.
+        """Compute u of anchors from all their pairs.
 
-        Returned as sums (k, 1) or (k, 2) over exp(log-scale), (k,), such that the first is about 1.
-        ``own`` is the weight of an anchor in its own sum.
+        Args:
+            panel: the groups of the anchors.
+            line: (k,), the line of each anchor in the panel.
+            scores: (k,), the scores of the anchors.
+            own: the weight of an anchor in its own sum.
+
+        Returns:
+            The sums (k, 1) or (k, 2) divided by exp(log-scale), and the log-scale (k,). The scale
+            is chosen such that the first sum is 1.
         """
         s, counts, weights = self.to_partners(panel, line, scores)
         scale = torch.zeros_like(scores.detach())
-        if self.term.temperature is not None:  # exponentials, which would overflow
+        # Exponentials would overflow, so the largest one of each row becomes its scale.
+        if self.term.temperature is not None:
             size = self.term.log(s.detach())
             scale = (size if counts is None else size.where(counts, -torch.inf)).amax(1)
             scale = scale.clamp(min=TINY)
@@ -182,17 +195,18 @@ class Pairs:
         sums = self.total(panel, line, terms)
         if self.own:
             sums = sums + self.own * (own * (-scale).exp()).unsqueeze(1)
+        # Normalize to a first sum of 1: later changes of its size then show lost digits.
         log_sum = (scale + sums.detach()[:, 0].log()).clamp(min=TINY)
         return sums * (scale - log_sum).exp().unsqueeze(1), log_sum
 
     def value(self, h: Tensor, rows: Tensor, cost: Cost, weight: Tensor | None) -> Tensor:
-        """sum_i rows_i f_i(u_i) of all scores (N, T), differentiable, some pairs at a time.
+        """Return sum_i rows_i f_i(u_i) of all scores, differentiable, forming some pairs at a time.
 
         Args:
-            h: (N, T).
-            rows: (m,), the weight of each block; blocks of weight 0 are not formed.
-            cost: f_i.
-            weight: (N,), how much a sample counts as a partner, or None.
+            h: (N, T), the scores.
+            rows: (m,), the weight of each block. Blocks of weight 0 are not computed.
+            cost: the function f_i.
+            weight: (N,), how much a sample counts as a partner, or None if all count alike.
         """
         s, flat = self.structure.on(h.device), h.flatten()
         seen = None if weight is None else weight > 0
@@ -202,8 +216,9 @@ class Pairs:
                 0, s.owner[s.partners], weight[s.partners // self.num_tasks]
             )
         total = h.new_zeros(())
-        # Few pairs fit into memory together. To form them twice would take half as long again,
-        # and the first use of checkpoint imports torch's compiler, which takes a second.
+        # With many pairs, checkpointing forms them again in the backward pass instead of keeping
+        # them. With few pairs they fit into memory: forming them twice would take half as long
+        # again, and the first checkpoint imports torch's compiler, which takes a second.
         many = self.num_rows * int(s.sizes[1].max()) > 4 * PAIRS
 
         def part(flat: Tensor, groups: Tensor, line: Tensor, column: Tensor) -> Tensor:
@@ -231,7 +246,7 @@ class Pairs:
     def to_partners(
         self, panel: Panel, line: Tensor, scores: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Differences of all partners of a line and an anchor there, (k, P), counts, weights."""
+        """Return differences of an anchor with all partners of its line (k, P), counts, weights."""
         s = self.sign * (lines_of(panel.partners, line) - scores.unsqueeze(1))
         counts = None if panel.counts is None else lines_of(panel.counts, line)
         weights = None if panel.weights is None else lines_of(panel.weights, line)
@@ -240,22 +255,23 @@ class Pairs:
     def to_anchors(
         self, panel: Panel, line: Tensor, scores: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Differences of a partner with this score and all anchors of its line, (k, A)."""
+        """Return differences of a partner with all anchors of its line (k, A), and a mask."""
         s = self.sign * (scores.unsqueeze(1) - lines_of(panel.anchors, line))
         whole = len(panel.inside) == 1
         return s, None if whole else lines_of(panel.inside, line)
 
     def total(self, panel: Panel, line: Tensor, terms: Tensor) -> Tensor:
-        """Sums of (k, P) terms over the partners of their lines, and over the marked ones."""
+        """Return the sums of terms (k, P) over all partners, and over the marked ones."""
         if panel.marked is None:
             return terms.sum(1, keepdim=True)
         if len(panel.marked) == 1:
+            # With one line, both sums are one matrix product, which is faster than two passes.
             return terms @ torch.stack([torch.ones_like(panel.marked[0]), panel.marked[0]], dim=1)
         return torch.stack([terms.sum(1), (terms * panel.marked[line]).sum(1)], dim=1)
 
 
 def _grouped(owner: Tensor, members: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Some cells sorted by group, and where each group begins among them, (G + 1,)."""
+    """Return cells sorted by group, and where each group begins among them, (G + 1,)."""
     cells = members.nonzero().flatten()
     cells = cells[owner[cells].argsort(stable=True)]
     sizes = torch.bincount(owner[cells], minlength=count)
@@ -263,9 +279,9 @@ def _grouped(owner: Tensor, members: Tensor, count: int) -> tuple[Tensor, Tensor
 
 
 def _padded(starts: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Places of the members of some groups, (g, width), and which of them are there.
+    """Return the places of the members of some groups, (g, width), and which of them exist.
 
-    Beyond the size of a group its last place is repeated, or its start if it has none.
+    A shorter group is padded with its last place, or with its start if it is empty.
     """
     first, sizes = starts[groups].unsqueeze(1), (starts[groups + 1] - starts[groups]).unsqueeze(1)
     width = max(int(sizes.max()), 1) if len(groups) else 1
@@ -274,11 +290,11 @@ def _padded(starts: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lines_of(lines: Tensor, line: Tensor) -> Tensor:
-    """``lines[line]``, without a copy if there is one line alone."""
+    """Return ``lines[line]``, without a copy if there is only one line."""
     return lines.expand(len(line), *lines.shape[1:]) if len(lines) == 1 else lines[line]
 
 
 def parts_of(count: int, width: int, device: torch.device) -> Iterator[Tensor]:
-    """Positions 0..count-1 in parts that can each be paired with ``width`` others at once."""
+    """Yield the positions 0..count-1 in parts that can be paired with ``width`` others at once."""
     if count:
         yield from torch.arange(count, device=device).split(max(1, PAIRS // max(width, 1)))

@@ -1,4 +1,4 @@
-"""Partial AUC: soft maxima over the hardest negatives, or over the hardest positives."""
+"""Partial AUC, by soft maxima over the hardest negatives or over the hardest positives."""
 
 from typing import Any
 
@@ -19,36 +19,36 @@ from fcco.problem.scaled import ScaledObjective
 __all__ = ["PartialAUC"]
 
 _CAP = 20.0
-"""The exponent from which the power of the two-way form continues along its tangent."""
+"""Exponent from which the power of the two-way form continues along its tangent."""
 
 
 class PartialAUC(RankedObjective, ScaledObjective):
-    """A soft maximum over the negatives of each positive: emphasizes low false-positive rates.
+    """The one-way or two-way partial AUC, by a soft maximum over the negatives of each positive.
 
         u_i = (1/n) sum_{negatives j} exp(l(h_j - h_i) / lambda),
         F = (1/m) sum_{positives i} lambda log u_i,
 
-    averaged over the tasks that have a positive and a negative. With ``two_way``, a soft maximum
-    over the positives as well,
+    averaged over the tasks that have a positive and a negative. The soft maximum emphasizes low
+    false positive rates. With ``two_way``, there is a soft maximum over the positives as well:
 
-        F = (1/m) sum_{positives i} u_i^(lambda / lambda_1),
+        F = (1/m) sum_{positives i} u_i^(lambda / lambda_1).
 
-    whose logarithm times lambda_1 is the two-way partial AUC risk; beyond exp(20) the power
-    continues along its tangent, which keeps it finite for any score.
+    lambda_1 log F is then the two-way partial AUC risk. Beyond exp(20) the power continues along
+    its tangent, which keeps F finite for any score.
 
-    With ``min_tpr`` alone the roles are swapped, which emphasizes high sensitivity: block i is a
-    negative, and the soft maximum is over the positives that rank lowest. Otherwise block i is the
-    i-th positive, task by task.
+    If ``min_tpr`` is given without ``max_fpr``, the roles are swapped, which emphasizes high
+    sensitivity. Block i is then a negative, with a soft maximum over the positives that rank
+    lowest. Otherwise block i is the i-th positive, task by task.
 
     Args:
-        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing.
-        temperature: lambda; towards 0 only the hardest partner of each anchor counts.
-        two_way: lambda_1, for the anchors; None: one-way.
-        max_fpr: the largest false positive rate that ``metric`` counts; None: 1. The objective
-            itself does not depend on it: the temperature says how few negatives count.
-        min_tpr: the smallest true positive rate that ``metric`` counts; None: 0. Given without
-            ``max_fpr``, it swaps the roles of positives and negatives in the objective.
-        surrogate: l, non-negative; ``SquaredHinge()`` if None.
+        labels: (N,) or (N, T), 1 for positives and 0 for negatives; -1 or NaN where missing.
+        temperature: lambda. With a small value only the hardest partner of each anchor counts.
+        two_way: lambda_1, the temperature over the anchors, or None for the one-way form.
+        max_fpr: the largest false positive rate that ``metric`` counts, by default 1. The objective
+            itself does not depend on it: there, the temperature decides how few negatives count.
+        min_tpr: the smallest true positive rate that ``metric`` counts, by default 0. Given without
+            ``max_fpr``, it also swaps the roles of positives and negatives in the objective.
+        surrogate: l, which must not be negative; by default ``SquaredHinge()``.
 
     Examples:
         >>> objective = PartialAUC(torch.tensor([1, 0, 0]), temperature=0.1)
@@ -92,22 +92,23 @@ class PartialAUC(RankedObjective, ScaledObjective):
         return Term(self.surrogate, self.temperature)
 
     def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
+        # The sums are not means yet, hence the logarithm of the number of partners.
         log_u = sums[..., 0].log() + scale - partners.to(sums.dtype).log()
         if self.two_way is None:
             return self.temperature * log_u
         return exp_then_linear(self.temperature / self.two_way * log_u, _CAP)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """The mean over the sampled partners."""
+        """Return the mean over the sampled partners."""
         costs = self.surrogate(self.sign * differences(model, batch, self.num_tasks))
         return exponential_probe(costs / self.temperature, batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """lambda log u, or a power of u."""
+        """Return lambda log u, or a power of u if two-way."""
         return self._outer(u, log_scale, blocks)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """u >= 1, because l >= 0."""
+        """Keep u at least 1, which follows from l >= 0."""
         return torch.maximum(u, (-log_scale).clamp(max=80).exp().unsqueeze(1))
 
     def metric(
@@ -118,13 +119,13 @@ class PartialAUC(RankedObjective, ScaledObjective):
         max_fpr: float | None = None,
         min_tpr: float | None = None,
     ) -> float:
-        """The partial area under the ROC curve over the largest such area, the mean over tasks.
+        """Return the partial area under the ROC curve in [0, 1], averaged over tasks.
 
         Args:
-            scores: (N,) or (N, T).
-            weight: (N,), how much each sample counts.
-            max_fpr: instead of the one that the objective was built with.
-            min_tpr: instead of the one that the objective was built with.
+            scores: (N,) or (N, T), the scores of all samples.
+            weight: (N,), how much each sample counts, or None if all count alike.
+            max_fpr: the largest false positive rate, by default that of the objective.
+            min_tpr: the smallest true positive rate, by default that of the objective.
         """
         curve = partial_area(*self._rates(max_fpr, min_tpr))
         return mean_over_tasks(scores, self.labels, weight, curve)

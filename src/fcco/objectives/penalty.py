@@ -1,4 +1,4 @@
-"""Constraints by a quadratic penalty: one block per constraint."""
+"""Constraints that are expectations, enforced by a quadratic penalty; one block each."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,9 @@ __all__ = ["ConstraintPenalty"]
 
 
 class ConstraintPenalty(GroupObjective):
-    """u = c_i(w), f(u) = (rho/2) max(u, 0)^2, for constraints c_i(w) <= 0 that are expectations.
+    """A quadratic penalty for constraints c_i(w) <= 0, where c_i is a mean over samples.
+
+        u = c_i(w),  f(u) = (rho/2) max(u, 0)^2.
 
     The function to minimize under the constraints is the ordinary ``loss`` of the probe:
 
@@ -23,11 +25,11 @@ class ConstraintPenalty(GroupObjective):
     Block i is constraint i.
 
     Args:
-        constraints: (N,), whole numbers: the constraint that each sample belongs to.
-        targets: (N, ...), what belongs to each sample, or None.
-        constraint: (outputs, targets, block of each sample) to one number per sample; the mean
-            over the samples of block i is c_i.
-        penalty: rho.
+        constraints: (N,), the constraint that each sample belongs to, numbered from 0.
+        targets: (N, ...), the target of each sample, or None.
+        constraint: a function from (outputs, targets, block of each sample) to one number per
+            sample. Its mean over the samples of block i is c_i.
+        penalty: rho, the weight of the penalty.
 
     Examples:
         >>> import torch
@@ -53,7 +55,7 @@ class ConstraintPenalty(GroupObjective):
         self._build(constraints, targets)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
-        """The mean of the constraint over each block's samples."""
+        """Return the mean of the constraint over each block's samples."""
         block = batch.blocks[batch.owner]
         values = self.constraint(model(batch.inputs), batch.targets, block)
         if values.shape != batch.owner.shape:
@@ -65,5 +67,5 @@ class ConstraintPenalty(GroupObjective):
         return Probe(batch.blocks, means, batch.counts, noise=batch.noise(values[:, None], means))
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The penalty of the violation."""
+        """Return the penalty of the violation."""
         return self.penalty / 2 * u[:, 0].clamp(min=0).square()

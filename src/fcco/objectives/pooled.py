@@ -1,30 +1,50 @@
-"""Blocks that share partners drawn from all samples of the training set."""
+"""Objectives whose blocks share partners drawn from all samples of the training set."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from fcco.problem.batches import Batch
 from fcco.problem.draws import draw
 from fcco.problem.sampled import SampledObjective
 
-__all__ = ["PooledObjective"]
+__all__ = ["PooledObjective", "sum_over_anchors"]
 
 _PAIRS = 1 << 22
-"""The largest number of pairs in a chunk of an exact pass."""
+"""Largest number of pairs in one chunk of an exact pass."""
+_PRODUCTS = 1 << 19
+"""Number of comparisons that an exact value of embeddings forms at a time."""
+
+
+def sum_over_anchors(count: int, device: torch.device, value: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the sum of ``value(anchors)`` over chunks of anchors, each compared with all samples.
+
+    The backward pass computes a chunk again, so that at no time all N^2 comparisons are kept.
+
+    Examples:
+        >>> sum_over_anchors(4, torch.device("cpu"), lambda anchors: anchors.double().sum())
+        tensor(6., dtype=torch.float64)
+    """
+    chunks = torch.arange(count, device=device).split(max(1, _PRODUCTS // count))
+    if len(chunks) == 1:  # where torch.func works too, which a checkpoint does not allow
+        return value(chunks[0])
+    again = partial(checkpoint, value, use_reentrant=False, preserve_rng_state=False)
+    return torch.stack([again(part) for part in chunks]).sum()
 
 
 class PooledObjective(SampledObjective):
-    """The inner value of a block is a mean over all samples, or over all others."""
+    """Base class of objectives whose inner values are means over all samples or all others."""
 
     @abstractmethod
     def _batch(self, blocks: Tensor, partners: Tensor) -> Batch:
-        """Some blocks with common partners, which stand for all samples."""
+        """Return a batch of blocks with common partners, which stand for all samples."""
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Without replacement, there are enough samples."""
+        """Raise a ``ValueError`` if there are too few samples to draw."""
         super().check_draw(samples, replacement=replacement)
         if not replacement and samples > self.num_samples:
             raise ValueError(
@@ -35,15 +55,15 @@ class PooledObjective(SampledObjective):
     def draw(
         self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> Batch:
-        """The same partners for all blocks: b + k samples for b * k pairs."""
+        """Draw partners that all blocks share: b + k samples give b * k pairs."""
         size = torch.tensor([self.num_samples])
         return self._batch(blocks, draw(shared[None], size, replacement=replacement)[0])
 
     def spans(self, size: int) -> Sequence[Tensor]:
-        """A few blocks at a time; every chunk passes all samples through the model."""
+        """Divide the blocks into chunks; each chunk passes all samples through the model."""
         fitting = max(1, min(size, _PAIRS // self.num_samples))
         return torch.split(torch.arange(self.num_blocks), fitting)
 
     def chunk(self, span: Tensor) -> Batch:
-        """Some blocks with all samples."""
+        """Return a batch of the given blocks with all samples."""
         return self._batch(span, torch.arange(self.num_samples))

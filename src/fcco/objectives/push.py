@@ -1,4 +1,4 @@
-"""p-norm push: one block per negative; those that rank highest are pushed down most."""
+"""The p-norm push, with one block per negative; it pushes the highest-ranked negatives down."""
 
 from typing import Any
 
@@ -17,21 +17,19 @@ __all__ = ["PNormPush"]
 
 
 class PNormPush(RankedObjective):
-    """The negatives that rank highest are pushed down hardest.
+    """The p-norm push, which pushes down the negatives that rank highest.
 
         F = (1/m) sum_{negatives i} u_i^p,    u_i = (1/n) sum_{positives j} l(h_i - h_j),
 
-    averaged over the tasks that have a positive and a negative. With p = 2 the slope is linear and
-    ``FreshPair`` applies.
-
-    Block i is the i-th negative, task by task.
+    averaged over the tasks that have a positive and a negative. With p = 2 the slope is linear, and
+    ``FreshPair`` can be used. Block i is the i-th negative, task by task.
 
     Args:
-        labels: (N,) or (N, T), 1 or 0; -1 or NaN where missing.
+        labels: (N,) or (N, T), 1 for positives and 0 for negatives; -1 or NaN where missing.
         power: p, at least 1.
-        surrogate: l, non-negative; ``Logistic()`` if None.
-        paired: report the second half of the drawn positives as ``Probe.pair``; it is independent
-            if they are drawn with replacement.
+        surrogate: l, which must not be negative; by default ``Logistic()``.
+        paired: whether to report the second half of the drawn positives as ``Probe.pair``. The
+            halves are independent if positives are drawn with replacement.
 
     Examples:
         >>> objective = PNormPush(torch.tensor([1, 0]), power=3.0)
@@ -69,21 +67,22 @@ class PNormPush(RankedObjective):
         return (sums[..., 0] * scale.exp() / partners).pow(self.power)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """The mean over the sampled positives."""
+        """Return the mean over the sampled positives."""
         costs = self.surrogate(-differences(model, batch, self.num_tasks))
         if not self.paired:
             return cost_probe(costs, batch)
         half = costs.shape[1] // 2
         if half < 1 or 2 * half != costs.shape[1]:
             raise ValueError("paired=True needs an even number of positives")
+        # Each half has half of the weight, so the factor 2 makes both halves means again.
         terms = 2 * costs * batch.weights[0].to(costs.dtype)
         value, pair = (part.sum(1, keepdim=True) for part in terms.split(half, dim=1))
         return Probe(batch.blocks, value, samples=half, pair=pair)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """u^p."""
+        """Return u^p."""
         return self._outer(u, torch.zeros_like(u[:, 0]), blocks)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Costs are not negative."""
+        """Keep u non-negative, as costs are."""
         return u.clamp(min=0)

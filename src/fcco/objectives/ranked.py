@@ -1,4 +1,4 @@
-"""What average precision, partial AUC and the p-norm push share: pairs of a positive and others."""
+"""Base class of average precision, partial AUC and the p-norm push, which compare pairs."""
 
 from abc import abstractmethod
 from typing import Any
@@ -20,10 +20,10 @@ __all__ = ["RankedObjective"]
 
 
 class RankedObjective(AnchoredObjective):
-    """Anchors of one class of a task, compared with samples of the other class, or with all.
+    """Base class of objectives that compare anchors of one class with the other class or with all.
 
-    F is the mean over tasks of the mean over anchors of f_i(u_i). Tasks without a positive or
-    without a negative have no anchors and do not count.
+    F is the mean over tasks of the mean of f_i(u_i) over the anchors of the task. Tasks without a
+    positive or without a negative have no anchors and do not count.
     """
 
     labels: Labels
@@ -34,24 +34,29 @@ class RankedObjective(AnchoredObjective):
 
     @abstractmethod
     def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
-        """f_i from sums over exp(scale), with an own pair as 1, and the number of partners."""
+        """Return f_i, given sums divided by exp(scale) and the number of partners.
+
+        In these sums an anchor's own pair counts as 1.
+        """
 
     @abstractmethod
     def _term(self) -> Term:
-        """What a pair adds."""
+        """Return the term that a pair adds."""
 
     def _set_ranks(self, labels: Any, *, negatives: bool, compare_all: bool) -> None:
-        """Derive anchors and ranges.
+        """Derive anchors and ranges of partners from the labels.
 
         Args:
-            labels: as users give them.
-            negatives: whether anchors are the negatives, and partners the positives.
-            compare_all: whether partners are all samples of the task, as a second range.
+            labels: the labels, in any form that ``read_labels`` accepts.
+            negatives: whether the anchors are the negatives, and the partners the positives.
+            compare_all: whether the partners are all samples of the task, as a second range.
         """
         read = read_labels(labels)
         self.labels = read
         self.num_samples, self.num_tasks = read.positive.shape
         positives, others = read.positive.sum(0), read.negative.sum(0)
+        # In this order the positives of a task come first, then its negatives, so that each class
+        # and both together are intervals.
         order = read.order
         ranks = torch.arange(self.num_samples).expand_as(order)
         places = torch.empty_like(order).scatter(1, order, ranks)
@@ -65,7 +70,7 @@ class RankedObjective(AnchoredObjective):
         count = positives[self.columns]
         total = count + others[self.columns]
         zero = torch.zeros_like(count)
-        if compare_all:  # the positives, and all
+        if compare_all:  # first range: the positives; second range: all samples
             self.start, self.stop = torch.stack([zero, zero]), torch.stack([count, total])
         elif negatives:
             self.start, self.stop = zero.unsqueeze(0), count.unsqueeze(0)
@@ -73,6 +78,8 @@ class RankedObjective(AnchoredObjective):
             self.start, self.stop = count.unsqueeze(0), total.unsqueeze(0)
         self.sizes = (self.stop - self.start)[-1]
         self.own_pair = compare_all
+        # With one task, drawing positives and negatives apart guarantees some of each. With
+        # several tasks a sample has several labels, so there is only one pool.
         if self.num_tasks == 1:
             sides = (read.positive, read.negative) if compare_all else (partner,)
             self.strata = [side[:, 0].nonzero().flatten() for side in sides]
@@ -91,19 +98,19 @@ class RankedObjective(AnchoredObjective):
         )
         weights = self._form_weights(None)
         self._known = Structure(weights=weights)
-        # With one task all blocks count alike, and f_i needs no factor.
+        # With one task all blocks have the weight 1/m already, and f_i needs no factor.
         self._factor = Column(self.num_blocks * weights) if self.num_tasks > 1 else None
         self._sizes = Column(self.sizes.double())
 
     def _row_weights(self, weight: Tensor | None) -> Tensor:
-        """(m,), what f_i counts in F, given how much each sample counts; None: all count alike."""
+        """Return the weight of each f_i in F, (m,), given the weights of the samples or None."""
         if weight is not None:
             return self._form_weights(weight)
         known: Tensor = self._known.on(torch.device("cpu")).weights
         return known
 
     def _form_weights(self, weight: Tensor | None) -> Tensor:
-        """A mean over the anchors of a task, and a mean over tasks."""
+        """Compute the weights of a mean over the anchors of a task, then over tasks."""
         device = torch.device("cpu") if weight is None else weight.device
         s = self._pairs.structure.on(device)
         tasks = self.num_tasks
@@ -112,7 +119,7 @@ class RankedObjective(AnchoredObjective):
             each = weight[s.anchors // tasks]
         zeros = each.new_zeros(tasks)
         anchors = zeros.index_add(0, s.group, each)
-        # A task counts if it has an anchor and a partner that is none.
+        # A task counts if it has an anchor and a partner that is not itself an anchor.
         there = each > 0
         other = s.is_partner & (s.row < 0)
         if weight is not None:
@@ -123,9 +130,10 @@ class RankedObjective(AnchoredObjective):
         return each * (both / total)[s.group]
 
     def _outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """f_i of means u over exp(log_scale), as a function of sums with an own pair as 1."""
+        """Return f_i of means u divided by exp(log_scale), by way of the sums ``_cost`` takes."""
         sizes = self._sizes(blocks, u)
-        sums = u.flip(1) * sizes.unsqueeze(1)  # all partners first, as in the running sums
+        # u has the marked partners first, while ``_cost`` takes the sum over all partners first.
+        sums = u.flip(1) * sizes.unsqueeze(1)
         if self._pairs.own:
             sums = sums + self._pairs.own
         values = self._cost(sums, log_scale, sizes)
@@ -133,20 +141,22 @@ class RankedObjective(AnchoredObjective):
 
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
         rows = self._row_weights(weight).to(h.device)
+        # Sorting gives the same value in O(N log N), but it is neither differentiable nor weighted,
+        # and exponentials of l have no such formula.
         differentiated = h.requires_grad or unpack_dual(h).tangent is not None
         if weight is None and not differentiated and self._pairs.term.temperature is None:
             return self._value_by_sorting(h.cpu(), rows.cpu())
         return self._pairs.value(h, rows, self._cost, weight) + 0 * h.sum()
 
     def _value_by_sorting(self, h: Tensor, rows: Tensor) -> Tensor:
-        """The same without forming all pairs, where no gradient is wanted."""
+        """Compute the same value without forming all pairs, if no gradient is needed."""
         s, surrogate = self._pairs.structure.on(h.device), self.surrogate
         total = h.new_zeros(())
         for task in range(self.num_tasks):
             mine = (s.group == task) & (rows != 0)
             if not mine.any():
                 continue
-            # Relative to the median, differences of scores near 1e6 keep all digits.
+            # Subtracting the median keeps all digits of the differences of scores near 1e6.
             cells = s.partners[s.partner_starts[task] : s.partner_starts[task + 1]]
             column = h[:, task] - h[cells // self.num_tasks, task].median()
             anchors = column[s.anchors[mine] // self.num_tasks]
@@ -162,9 +172,9 @@ class RankedObjective(AnchoredObjective):
         return total
 
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """The area under the ROC curve, the mean over tasks; ties count one half."""
+        """Return the area under the ROC curve, averaged over tasks; ties count one half."""
         return mean_over_tasks(scores, self.labels, weight, area)
 
     def running_sums(self) -> RunningSums:
-        """u of every anchor, moved by what a batch changes in its pairs."""
+        """Return u of every anchor, updated by what a batch changes in its pairs."""
         return PairSums(self)

@@ -1,4 +1,4 @@
-"""Distributionally robust over samples: scores are losses, and there is one block."""
+"""Distributional robustness over samples: scores are losses, and there is only one block."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ __all__ = ["DRO", "CVaR"]
 
 
 class _OneBlock(PooledObjective, ScoreObjective):
-    """One block, whose inner value is a mean over all samples."""
+    """Base class of objectives with one block, whose inner value is a mean over all samples."""
 
     num_blocks = 1
 
@@ -29,19 +29,19 @@ class _OneBlock(PooledObjective, ScoreObjective):
         check_positive(num_samples=self.num_samples)
 
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """There is none: the objective is the risk itself, see ``exact``."""
+        """Raise a ``TypeError``: the objective is the risk itself, see ``exact``."""
         raise TypeError(f"{type(self).__name__} stands for no metric: use exact(scores)")
 
     def spans(self, size: int) -> Sequence[Tensor]:
-        """Samples in order."""
+        """Divide the samples into chunks, in their order."""
         return torch.split(torch.arange(self.num_samples), size)
 
     def chunk(self, span: Tensor) -> PairBatch:
-        """Some samples."""
+        """Return a batch of the given samples."""
         return self.among(span)
 
     def among(self, index: Tensor) -> PairBatch:
-        """The mean over the given samples."""
+        """Return a batch whose inner value is the mean over the given samples."""
         return self._batch(torch.zeros(1, dtype=torch.int64), index)
 
     def _batch(self, blocks: Tensor, partners: Tensor) -> PairBatch:
@@ -52,15 +52,15 @@ class _OneBlock(PooledObjective, ScoreObjective):
 
 
 class DRO(_OneBlock, ScaledObjective):
-    """KL-regularized robust risk: a soft maximum of the losses of all samples.
+    """A soft maximum of the losses of all samples, the KL-regularized robust risk.
 
         F = T log((1/N) sum_i exp(l_i / T)).
 
-    As T goes to infinity it approaches their mean, as T goes to 0 the largest loss. Scores are
-    losses, one per sample. The one block has u = mean exp(l / T) and f(u) = T log u.
+    It approaches the mean loss as T goes to infinity, and the largest loss as T goes to 0. The
+    scores are losses, one per sample. The only block has u = mean exp(l / T) and f(u) = T log u.
 
     Args:
-        num_samples: N.
+        num_samples: N, the number of samples.
         temperature: T.
 
     Examples:
@@ -77,16 +77,16 @@ class DRO(_OneBlock, ScaledObjective):
         self.inner_size = self.num_samples
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """The mean over the sampled losses."""
+        """Return the mean over the sampled losses."""
         losses = partner_scores(read_outputs(model, batch, 1), batch)
         return exponential_probe(losses / self.temperature, batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """T log u."""
+        """Return T log u."""
         return self.temperature * (u[:, 0].log() + log_scale)
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """u is positive."""
+        """Keep u positive, so that its logarithm is finite."""
         return u.clamp(min=torch.finfo(u.dtype).tiny)
 
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
@@ -101,17 +101,17 @@ class DRO(_OneBlock, ScaledObjective):
 
 
 class CVaR(nn.Module, _OneBlock):
-    """The mean of the largest losses: those of a fraction of all samples.
+    """The mean of the largest losses, those of a given fraction of all samples.
 
         F = min_s s + (1/N) sum_i max(l_i - s, 0) / fraction.
 
-    Scores are losses, one per sample. ``exact`` and ``fcco.losses.CVaRLoss`` minimize over the
-    threshold s. For an optimizer s is a parameter: pass ``objective.parameters()`` to it too, and
-    save ``objective.state_dict()`` in checkpoints. The one block has u = (mean max(l - s, 0), s)
-    and f(u) = u_2 + u_1 / fraction.
+    The scores are losses, one per sample. ``exact`` and ``fcco.losses.CVaRLoss`` minimize over the
+    threshold s themselves. For an optimizer, s is a learned parameter: pass
+    ``objective.parameters()`` to it too, and save ``objective.state_dict()`` in checkpoints. The
+    only block has u = (mean max(l - s, 0), s) and f(u) = u_2 + u_1 / fraction.
 
     Args:
-        num_samples: N.
+        num_samples: N, the number of samples.
         fraction: the fraction of the samples that counts, in (0, 1].
 
     Examples:
@@ -130,7 +130,7 @@ class CVaR(nn.Module, _OneBlock):
         self._build(num_samples)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """The mean excess of the sampled losses over the threshold, and the threshold."""
+        """Return the mean excess of the sampled losses over the threshold, and the threshold."""
         losses = partner_scores(read_outputs(model, batch, 1), batch)
         threshold = self.threshold.to(losses.dtype)
         terms = batch.weights[0].to(losses.dtype) * (losses - threshold).clamp(min=0)
@@ -140,7 +140,7 @@ class CVaR(nn.Module, _OneBlock):
         return Probe(batch.blocks, values, batch.samples, noise=noise)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The threshold and the excess over it."""
+        """Return the threshold plus the excess over it."""
         return u[:, 1] + u[:, 0] / self.fraction
 
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
@@ -149,6 +149,6 @@ class CVaR(nn.Module, _OneBlock):
         total = self.fraction * w.sum()
         if not total > 0:
             return 0 * h.sum()
-        # The largest losses count whole until the fraction is full, the next one in part.
+        # The largest losses count fully until the fraction is used up, the next one in part.
         part = (total - (w.cumsum(0) - w)).clamp(min=0)
         return (torch.minimum(part, w) * losses).sum() / total

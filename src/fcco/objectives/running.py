@@ -1,4 +1,4 @@
-"""Running sums: what a loss keeps beside its table so that a step need not add up all of it."""
+"""Running sums: what a loss keeps beside its table, so that a step is cheaper than a full pass."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
@@ -15,22 +15,22 @@ __all__ = ["Change", "RunningSums", "Update"]
 
 @dataclass(frozen=True)
 class Change:
-    """A batch of new scores beside a table that they have not been written to yet."""
+    """A batch of new scores, and the table to which they have not been written yet."""
 
     index: Tensor
-    """(B,), the samples, distinct."""
+    """(B,), the samples of the batch, which are distinct."""
     scores: Tensor
-    """(B, T), their new scores."""
+    """(B, T), the new scores of these samples."""
     remembered: Tensor
-    """(N, T), the table without them."""
+    """(N, T), the table before the change."""
     known: Tensor
-    """(N,), which samples the table has a score of."""
+    """(N,), whether the table has a score of each sample before the change."""
     count: int
-    """How many samples have a score, those of the batch included."""
+    """Number of samples that have a score after the change."""
     slopes: bool
-    """Whether dF/dh is wanted."""
+    """Whether dF/dh is needed."""
     writes: bool
-    """Whether the batch is remembered: not in eval mode, nor without gradients."""
+    """Whether the batch will be written to the table: not in eval mode, nor without gradients."""
 
     @property
     def all_seen(self) -> bool:
@@ -39,31 +39,31 @@ class Change:
 
     @cached_property
     def table(self) -> Tensor:
-        """(N, T), the table with the new scores: a copy of all of it."""
+        """(N, T), a copy of the table with the new scores."""
         return self.remembered.index_copy(0, self.index, self.scores)
 
     @cached_property
     def seen(self) -> Tensor:
-        """(N,), which samples have a score."""
+        """(N,), whether each sample has a score after the change."""
         return self.known.index_fill(0, self.index, True)
 
 
 @dataclass(frozen=True)
 class Update:
-    """What came of a change: the value and slopes of the loss, and what is to be written."""
+    """The result of a change: the value and slopes of the loss, and what to write."""
 
     value: Tensor
     slope: Tensor | None
-    """(B, T), dF/dh of the batch."""
+    """(B, T), dF/dh of the batch, or None if it was not needed."""
     writes: dict[str, tuple[Any, Tensor]] = field(default_factory=dict)
-    """Name of a sum, places in it, and what to write there."""
+    """Maps the name of a buffer to the places to write to and the values to write there."""
 
 
 class RunningSums(nn.Module):
-    """Sums over a table of scores, which ``ScoreLoss`` owns.
+    """Base class of sums over a table of scores; ``ScoreLoss`` owns the table.
 
-    Sums that depend on the table alone lie in ``cache``: an update may change them at once, and
-    they are not saved, but formed anew where they are missing or an error occurred. Sums that
+    Sums that depend on the table alone are kept in ``cache``. An update may change them at once.
+    They are not saved, but computed again if they are missing or if an error occurred. Sums that
     depend on the history of the table are persistent buffers, written after the last check.
     """
 
@@ -72,38 +72,39 @@ class RunningSums(nn.Module):
         self.objective = objective
         self.cache: dict[str, Tensor] = {}
         self.invalid = False
-        """Whether persistent sums no longer belong to the table."""
+        """Whether the persistent sums no longer match the table."""
 
     def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
-        """Form everything in ``cache`` from the table."""
+        """Compute everything in ``cache`` from the table."""
         return {}
 
     @abstractmethod
     def update(self, change: Change) -> Update | None:
-        """The loss after a change, in less time than ``exact`` takes; None: call that instead."""
+        """Return the loss after a change, or None if the caller must call ``exact`` instead."""
 
     def prepare(self, scores: Tensor, seen: Tensor) -> None:
-        """Form what is missing, or lies on another device, before an update."""
+        """Compute what is missing, or lies on another device, before an update."""
         if self._stale(scores):
             self.cache = self.form(scores, seen)
 
     def write(self, writes: dict[str, tuple[Any, Tensor]]) -> None:
-        """Write what an update found; nothing can fail any more."""
+        """Write the results of an update; this cannot fail."""
         for name, (places, values) in writes.items():
             getattr(self, name)[places] = values
 
     def forget(self) -> None:
-        """Drop the cache: the table was written by others."""
+        """Drop the cache, because the table was changed by something else."""
         self.cache = {}
 
     def invalidate(self) -> None:
-        """Form all sums anew before the next update: the scores of the table were rounded."""
+        """Recompute all sums before the next update, because the table's scores were rounded."""
         self.cache = {}
         self.invalid = True
 
     def _stale(self, scores: Tensor) -> bool:
         return not self.cache or next(iter(self.cache.values())).device != scores.device
 
+    # Moving or casting the module, pickling it and loading a state all make the cache stale.
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         self.forget()
         return super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Sampled sums: weighted terms, their standard errors, and means of exponentials."""
+"""Sums over sampled terms, their standard errors, and means of exponentials."""
 
 import torch
 from torch import Tensor
@@ -19,7 +19,10 @@ __all__ = [
 
 
 def one_vs_rest(logits: Tensor) -> Tensor:
-    """Log-odds of each class against the rest: their sigmoid is the softmax probability.
+    """Return the log-odds of each class against the rest; their sigmoid is the softmax probability.
+
+    Args:
+        logits: (k, classes), the outputs of a model for classes that exclude each other.
 
     Examples:
         >>> logits = torch.tensor([[1.0, 2.0, 3.0]])
@@ -29,15 +32,16 @@ def one_vs_rest(logits: Tensor) -> Tensor:
     first = torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(1, True), True)
     rest_of_first = logits.masked_fill(first, -torch.inf).logsumexp(1, keepdim=True)
     total = logits.logsumexp(1, keepdim=True)
-    # A class that is not the first has a probability of at most 1/2, so nothing cancels.
+    # log(1 - p) cancels where p is close to 1, which only the largest class can be. That class
+    # uses the logsumexp of the others. All other classes have p <= 1/2, where log1p is accurate.
     rest = total + torch.log1p(-(logits - total).masked_fill(first, -1.0).exp())
     return logits - torch.where(first, rest_of_first, rest)
 
 
 def cost_probe(costs: Tensor, batch: PairBatch) -> Probe:
-    """The weighted sums of the costs (B1, k) of pairs, with their standard errors.
+    """Return a probe of weighted sums of the costs (B1, k) of pairs, with their standard errors.
 
-    A pair of weight 0 adds 0 for any cost.
+    A pair of weight 0 adds 0, even if its cost is infinite.
 
     Examples:
         >>> batch = PairBatch(torch.tensor([0]), torch.zeros(2), partners=torch.tensor([0, 1]),
@@ -65,7 +69,7 @@ def exponential_probe(exponents: Tensor, batch: PairBatch) -> Probe:
 
 
 def _summed(terms: Tensor, batch: PairBatch, scale: Tensor | None) -> Probe:
-    """Sums of terms (R, B1, k), of which the last ones, the fixed, are certain."""
+    """Return a probe of sums of terms (R, B1, k); the last ``batch.fixed`` terms have no error."""
     terms = terms.permute(1, 2, 0)
     sampled = terms.detach()[:, : terms.shape[1] - batch.fixed]
     noise = standard_error(sampled, batch.samples)
@@ -73,9 +77,14 @@ def _summed(terms: Tensor, batch: PairBatch, scale: Tensor | None) -> Probe:
 
 
 def standard_error(terms: Tensor, samples: int | Tensor) -> Tensor:
-    """Of sums over dimension 1, from the spread of their terms; NaN for fewer than two samples.
+    """Return the standard errors of sums over dimension 1; NaN for fewer than two samples.
 
-    The variance of a sum of n independent terms is n times theirs.
+    The variance of a sum of n independent terms is n times the variance of one term, which is
+    estimated from the spread of the terms.
+
+    Args:
+        terms: (B1, k) or (B1, k, p), the terms; those beyond the first n of a row are 0.
+        samples: n, one number or one per row.
 
     Examples:
         >>> standard_error(torch.tensor([[1.0, 3.0], [2.0, 2.0]]), 2)
@@ -84,22 +93,23 @@ def standard_error(terms: Tensor, samples: int | Tensor) -> Tensor:
     n = torch.as_tensor(samples, device=terms.device, dtype=terms.dtype)
     n = n.view(-1, *[1] * (terms.ndim - 2))
     mean = terms.sum(1) / n
-    # Differences, not squares minus a square, which loses a small spread. Terms beyond the n are 0.
+    # Sum squared differences: the mean of squares minus a square would lose a small spread. The
+    # padding, k - n terms that are 0, adds mean^2 each, which is subtracted.
     squares = (terms - mean.unsqueeze(1)).square().sum(1)
     squares = (squares - (terms.shape[1] - n) * mean.square()).clamp(min=0)
     return (n * squares / (n - 1)).sqrt()
 
 
 def error_of_means(terms: Tensor, weights: Tensor, samples: int | Tensor) -> Tensor:
-    """Return the standard errors of weighted means; weights say how often a sample was drawn.
+    """Return the standard errors of weighted means, where weights say how often a sample was drawn.
 
-    A sample that was drawn twice may be two terms with half the weight each; a term with the weight
-    0 was not drawn.
+    A sample that was drawn twice may appear as two terms with half the weight each. A term of
+    weight 0 was not drawn.
 
     Args:
-        terms: (B1, k) or (B1, k, p): weights times values.
-        weights: (B1, k).
-        samples: how many different ones there are at most.
+        terms: (B1, k) or (B1, k, p), weights times values.
+        weights: (B1, k), the weights.
+        samples: the largest possible number of different samples.
 
     Examples:
         >>> weights = torch.tensor([[0.5, 0.25, 0.25, 0.0]])
@@ -117,9 +127,10 @@ def error_of_means(terms: Tensor, weights: Tensor, samples: int | Tensor) -> Ten
 
 
 def exponentials(exponents: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """weights_j exp(exponents_j - log-scale) of each row, and the log-scale: (B1, k) and (B1,).
+    """Return weights_j exp(exponents_j - log-scale) of each row (B1, k), and the log-scale (B1,).
 
-    The scale is the largest exponent with a nonzero weight, rounded up to a whole number.
+    The scale is the largest exponent with a nonzero weight, rounded up to a whole number. Without
+    it, exponentials of scores beyond 88 would overflow in float32.
 
     Examples:
         >>> exponentials(torch.tensor([[1e4, 1e4]]), torch.tensor([0.5, 0.5]))
@@ -132,7 +143,7 @@ def exponentials(exponents: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def grouped_exponentials(exponents: Tensor, batch: GroupBatch) -> tuple[Tensor, Tensor]:
-    """exp(exponents - log-scale) of each sample, and the log-scale of its group, (k,) and (B1,).
+    """Return exp(exponents - log-scale) of each sample (k,), and the scales of groups (B1,).
 
     Examples:
         >>> batch = GroupBatch(torch.tensor([0]), torch.zeros(2, 1), owner=torch.tensor([0, 0]),
@@ -147,7 +158,9 @@ def grouped_exponentials(exponents: Tensor, batch: GroupBatch) -> tuple[Tensor, 
 
 
 def scale_of(peak: Tensor) -> Tensor:
-    """The log-scale of rows with these largest exponents: rounded up; 0 for a row without any term.
+    """Return log-scales for rows with these largest exponents, rounded up; 0 for an empty row.
+
+    A whole number is exact in float32.
 
     Examples:
         >>> scale_of(torch.tensor([1.5, -torch.inf]))

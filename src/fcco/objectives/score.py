@@ -28,18 +28,20 @@ __all__ = [
 
 
 class ScoreObjective(SampledObjective):
-    """F(h) of the scores h of all N samples, built from what is known of these samples.
+    """Base class of objectives F(h) of the scores h of all N samples, built from their labels.
 
-    Scores have the shape (N,), (N, 1) or (N, T) for T tasks, in the order of the samples. A
-    subclass defines ``_build`` (blocks from labels), ``_value`` (F of all scores), ``metric`` and
-    what an ``Objective`` needs: ``inner`` and ``outer``.
+    Scores have the shape (N,), (N, 1) or (N, T) for T tasks, in the order of the samples.
+
+    A subclass defines five methods. ``_build`` derives the blocks from the labels, ``_value``
+    computes F of all scores, and ``metric`` computes the metric that F stands for. ``inner`` and
+    ``outer`` are those of any ``Objective``.
     """
 
     num_tasks: int = 1
-    """T, the scores of each sample."""
+    """T, the number of scores of each sample."""
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Refuse a subclass of a complete objective whose ``exact`` would be that of its parent."""
+        """Refuse a subclass that changes ``inner`` or ``outer`` but inherits ``exact``."""
         super().__init_subclass__(**given)
         parents = [base for base in cls.__mro__[1:] if issubclass(base, ScoreObjective)]
         for name in ("inner", "outer", "scaled_outer"):
@@ -52,27 +54,28 @@ class ScoreObjective(SampledObjective):
 
     @abstractmethod
     def _build(self, *labels: Any) -> None:
-        """Derive all blocks from labels; settings are attributes already."""
+        """Derive all blocks from the labels; the settings are attributes already."""
 
     @abstractmethod
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
-        """F of scores (N, T) and weights (N,) in float64; 0 if no block can be compared."""
+        """Return F of scores (N, T) and weights (N,) in float64; 0 if nothing can be compared."""
 
     @abstractmethod
     def metric(self, scores: Any, weight: Any = None) -> float:
-        """The metric that F stands for; larger is better."""
+        """Return the metric that F stands for; larger is better."""
 
     def exact(self, scores: Any, weight: Any = None) -> Tensor:
-        """F of all N scores, differentiable: for L-BFGS, for Newton, or to monitor a run.
+        """Return F of all N scores; it is differentiable.
 
-        It is computed in float64 and returned in the precision of the scores, at least float32.
-        With a gradient, average precision, partial AUC, the push and NDCG form all pairs of an
-        anchor and its partners, some at a time: seconds for 10^9 of them. ``ScoreLoss`` does not.
+        Use it to monitor a run, or to train with L-BFGS or Newton's method. F is computed in
+        float64 and returned in the precision of the scores, at least float32. If a gradient is
+        needed, average precision, partial AUC, the push and NDCG form all pairs of an anchor and
+        its partners, some at a time. This takes seconds for 10^9 pairs. ``ScoreLoss`` avoids it.
 
         Args:
-            scores: (N,), (N, 1) or (N, T).
-            weight: (N,), how much each sample counts; None: all count alike. A sample of weight 0
-                is absent, from every count too.
+            scores: (N,), (N, 1) or (N, T), the scores of all samples in their order.
+            weight: (N,), how much each sample counts, or None if all count alike. A sample of
+                weight 0 is treated as absent, and is not counted anywhere.
         """
         h = read_scores(scores, self.num_samples, self.num_tasks)
         weights = None if weight is None else read_weight(weight, self.num_samples).to(h.device)
@@ -86,25 +89,26 @@ class ScoreObjective(SampledObjective):
         return value
 
     def on(self, *labels: Any) -> Self:
-        """The same objective for other samples: a validation set, say.
+        """Return the same objective for other samples, such as a validation set.
 
-        Settings and learned parameters are shared. Arguments are those that the constructor takes
-        by position.
+        Settings and learned parameters are shared. The arguments are those that the constructor
+        takes by position.
         """
         other = copy(self)
         vars(other)["_locked"] = False
-        for name in list(vars(other)):  # what was derived from the labels of this one
+        for name in list(vars(other)):  # drop what was derived from the labels of this objective
             if isinstance(getattr(type(other), name, None), cached_property):
                 del vars(other)[name]
         other._build(*labels)
         return other
 
     def lock(self) -> None:
-        """Refuse other settings from now on: a table was built from these."""
+        """Refuse changes of settings from now on, because a table was built from them."""
         vars(self)["_locked"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setting = name in vars(self) and name != "training"  # which is of a module, not ours
+        # ``training`` belongs to nn.Module and changes with train() and eval().
+        setting = name in vars(self) and name != "training"
         if vars(self).get("_locked") and setting:
             raise AttributeError(
                 f"a table was built from this {type(self).__name__}: {name} cannot be changed, "
@@ -113,15 +117,15 @@ class ScoreObjective(SampledObjective):
         super().__setattr__(name, value)
 
     def running_sums(self) -> "RunningSums | None":
-        """Sums that make a step of ``ScoreLoss`` cheaper than ``exact`` of all scores.
+        """Return sums that make a step of ``ScoreLoss`` cheaper than ``exact`` of all scores.
 
-        None: there are none, and the loss calls ``exact`` in every step.
+        If there are none, return None. The loss then calls ``exact`` in every step.
         """
         return None
 
 
 def widened(outputs: Tensor) -> Tensor:
-    """At least float32, which sums over pairs and exponentials need.
+    """Convert to at least float32, which sums over pairs and exponentials need.
 
     Examples:
         >>> widened(torch.zeros(1, dtype=torch.bfloat16)).dtype
@@ -131,7 +135,7 @@ def widened(outputs: Tensor) -> Tensor:
 
 
 def read_scores(given: Any, count: int, num_tasks: int, name: str = "scores") -> Tensor:
-    """Scores as (N, T), checked, in at least float32.
+    """Return scores as (N, T) in at least float32, after checking them.
 
     Examples:
         >>> read_scores(torch.zeros(3), 3, 1).shape
@@ -152,7 +156,7 @@ def read_scores(given: Any, count: int, num_tasks: int, name: str = "scores") ->
 
 
 def read_weight(given: Any, count: int) -> Tensor:
-    """Weights (N,) in float64, checked: finite and not negative.
+    """Return weights (N,) in float64, after checking that they are finite and not negative.
 
     Examples:
         >>> read_weight([1, 0], 2)
@@ -161,6 +165,7 @@ def read_weight(given: Any, count: int) -> Tensor:
     weight = tensor("weight", given).detach().double()
     if weight.shape != (count,):
         raise ValueError(f"weight must have shape ({count},), got {tuple(weight.shape)}")
+    # The bounds keep products and logarithms of weights within float64.
     wrong = ~((weight == 0) | ((weight >= 1e-100) & (weight <= 1e100)))
     if wrong.any():
         place = int(wrong.nonzero()[0])
@@ -172,7 +177,7 @@ def read_weight(given: Any, count: int) -> Tensor:
 
 
 def read_outputs(model: Callable[[Any], Tensor], batch: PairBatch, num_tasks: int) -> Tensor:
-    """The model's scores of the samples of a batch, (k, T), in at least float32.
+    """Return the model's scores of the samples of a batch, (k, T), in at least float32.
 
     Examples:
         >>> batch = PairBatch(torch.tensor([0]), torch.zeros(3, 2), partners=torch.arange(3),
@@ -193,7 +198,7 @@ def read_outputs(model: Callable[[Any], Tensor], batch: PairBatch, num_tasks: in
 
 
 def partner_scores(scores: Tensor, batch: PairBatch) -> Tensor:
-    """The scores of the partners of each block, for its task: (k, T) to (B1, k).
+    """Return the scores of each block's partners, for its task: (k, T) to (B1, k).
 
     Examples:
         >>> batch = PairBatch(torch.tensor([5]), torch.zeros(2), partners=torch.tensor([1]),
@@ -213,7 +218,7 @@ def partner_scores(scores: Tensor, batch: PairBatch) -> Tensor:
 
 
 def differences(model: Callable[[Any], Tensor], batch: PairBatch, num_tasks: int) -> Tensor:
-    """h(partner k) - h(anchor b), of shape (B1, k), from one forward pass.
+    """Return h(partner k) - h(anchor b), of shape (B1, k), from one forward pass.
 
     Examples:
         >>> batch = PairBatch(torch.tensor([0]), torch.tensor([[1.0], [5.0]]),
@@ -228,7 +233,7 @@ def differences(model: Callable[[Any], Tensor], batch: PairBatch, num_tasks: int
 
 
 def _selected(scores: Tensor, places: Tensor, dim: int) -> Tensor:
-    """``scores.index_select(dim, places)``, without a copy if these are all in their order."""
+    """Return ``scores.index_select(dim, places)``, without a copy if all are selected in order."""
     count = scores.shape[dim]
     everything = torch.arange(count, device=places.device)
     same = len(places) == count and places.equal(everything)

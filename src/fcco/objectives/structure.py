@@ -1,4 +1,4 @@
-"""Tensors that an objective derives from labels: they follow the scores to their device."""
+"""Tensors that an objective derives from labels, copied to the device of the scores."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["Column", "Structure"]
 
 
 class Structure:
-    """Named tensors on the host, and copies of them on every device that asked for them.
+    """Named tensors on the CPU, with copies of them on every device that asked for them.
 
     Examples:
         >>> structure = Structure(order=torch.tensor([1, 0]))
@@ -23,7 +23,7 @@ class Structure:
         self._copies: dict[torch.device, SimpleNamespace] = {}
 
     def on(self, device: torch.device) -> Any:
-        """The tensors as attributes, on ``device``; they are moved there once."""
+        """Return the tensors as attributes on ``device``; they are copied there only once."""
         if device.type == "cpu":
             return self._host
         if device not in self._copies:
@@ -36,7 +36,7 @@ class Structure:
 
 
 class Column:
-    """One number per block, on the device and in the precision of u; it is moved there once.
+    """One number per block, converted once to the device and the precision of u.
 
     Examples:
         >>> Column(torch.tensor([1.0, 2.0]))(torch.tensor([1]), torch.zeros(1))
@@ -47,7 +47,8 @@ class Column:
         self._exact = self._numbers = numbers
 
     def __call__(self, blocks: Tensor, like: Tensor) -> Tensor:
-        """The numbers of ``blocks``, in the precision of ``like``."""
+        """Return the numbers of ``blocks``, in the precision of ``like``."""
+        # Convert from the exact numbers, so that float32 in between does not round float64.
         if self._numbers.device != blocks.device or self._numbers.dtype != like.dtype:
             self._numbers = self._exact.to(device=blocks.device, dtype=like.dtype)
         return self._numbers[blocks]

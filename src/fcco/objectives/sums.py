@@ -1,7 +1,8 @@
 """Sums of a function of score differences over all pairs, without forming all pairs.
 
-G(a) = sum_j l(s_j - a) is wanted at many a, the scores of the anchors, for the scores s of all
-partners. All of it is computed in float64, and none of it subtracts large numbers of equal size.
+The functions here compute G(a) = sum_j l(s_j - a) for many a. Here a are the scores of the anchors
+and s_j the scores of the partners. Everything is computed in float64, and nothing subtracts large
+numbers of nearly equal size.
 """
 
 import math
@@ -14,20 +15,20 @@ from torch import Tensor
 __all__ = ["CACHED", "PRODUCTS", "Tails", "by_pairs", "interpolated", "tails"]
 
 CACHED = 1 << 16
-"""Pairs that are formed at a time."""
+"""Number of pairs that are formed at a time, so that they stay in the cache."""
 PRODUCTS = 1 << 19
-"""The same where they are products of matrices, which pay off when they are large."""
+"""The same number for products of matrices, which are faster when they are large."""
 NODES = 24
-"""Of the polynomial on an interval of width 2."""
+"""Number of Chebyshev nodes on an interval of width 2."""
 REACH = 40.0
-"""Beyond it, exp(-s) is below the rounding error of 1."""
+"""Distance beyond which exp(-s) is below the rounding error of 1."""
 
 
 class Tails(NamedTuple):
-    """Of the sorted scores s, and of each of their tails s_k, ..., s_n: how many, and moments.
+    """The moments of all tails s_k, ..., s_n of sorted scores s.
 
-    ``first`` and ``second`` are sums of (s_j - s_k) and (s_j - s_k)^2. The last tail, of no score,
-    has the start infinity.
+    ``start`` is s_k and ``number`` counts the scores of the tail. ``first`` and ``second`` are the
+    sums of (s_j - s_k) and (s_j - s_k)^2 over it. The last tail is empty and starts at infinity.
     """
 
     start: Tensor
@@ -36,17 +37,19 @@ class Tails(NamedTuple):
     second: Tensor
 
     def above(self, bounds: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums of 1, d and d^2 with d = s_j - bound, over the scores above each bound."""
+        """Return the sums of 1, d and d^2 over the scores above each bound; d = s_j - bound."""
         k = torch.searchsorted(self.start, bounds, right=True)
+        # Shift the moments from s_k to the bound, with gap = s_k - bound >= 0: all terms are
+        # positive. For the empty tail the gap is infinite and must not give inf * 0.
         gap = (self.start[k] - bounds).nan_to_num(posinf=0.0)
         count, first = self.number[k], self.first[k]
         return count, first + count * gap, self.second[k] + gap * (2 * first + count * gap)
 
 
 def tails(scores: Tensor) -> Tails:
-    """The moments of all tails, in O(n log n): tails of 1, 2, 4, ... scores are joined.
+    """Compute the moments of all tails in O(n log n), by joining tails of 1, 2, 4, ... scores.
 
-    Every term is positive, so scores of 1e8 with differences of 1 lose no digits.
+    Every term is positive, so scores near 1e8 with differences of 1 lose no digits.
 
     Examples:
         >>> tails(torch.tensor([3.0, 1.0])).above(torch.tensor([0.0]))
@@ -59,6 +62,8 @@ tensor([10.], dtype=torch.float64))
     first, second = torch.zeros_like(start), torch.zeros_like(start)
     while width < n:
         gap = start[width:] - start[:-width]
+        # Join the window that begins at k with the one that begins at k + width. The moments of
+        # the latter are first shifted from its own start to s_k.
         more, one, two = count[width:].clone(), first[width:].clone(), second[width:].clone()
         second[:-width] += two + gap * (2 * one + more * gap)
         first[:-width] += one + more * gap
@@ -72,7 +77,7 @@ tensor([10.], dtype=torch.float64))
 
 
 def by_pairs(function: Callable[[Tensor], Tensor], partners: Tensor, anchors: Tensor) -> Tensor:
-    """G at the anchors by forming all pairs, few at a time: O(n) for each anchor.
+    """Compute G at the anchors by forming all pairs, few at a time; O(n) for each anchor.
 
     Examples:
         >>> by_pairs(torch.exp, torch.zeros(3), torch.zeros(2))
@@ -90,20 +95,23 @@ def interpolated(
     partners: Tensor,
     anchors: Tensor,
 ) -> Tensor:
-    """G at the anchors, for l like the sigmoid or the softplus: analytic where |Im s| < pi, 0 at
-    -infinity up to exp(s), and constant or linear at infinity up to exp(-s).
+    """Compute G at the anchors by polynomial interpolation, for l like the sigmoid or the softplus.
 
-    G is then analytic too, and on an interval of width 2 the polynomial through 24 Chebyshev nodes
-    is off by less than 4 M r^-24 / (r - 1) for each pair, with r = 6.16 for the ellipse that
-    reaches up to |Im s| = 3, and M the largest |l| on it: 1e-18 M, less than rounding (Trefethen,
-    Approximation Theory and Approximation Practice, Theorem 8.2). So G is needed only at the nodes
-    of the intervals that hold anchors, and only partners within ``REACH`` have to be seen.
+    Three properties of l are needed. It is analytic where |Im s| < pi. It tends to 0 at -infinity
+    as exp(s) does. At infinity it tends to a constant or linear function as exp(-s) does.
+
+    G is then analytic too, and is interpolated on intervals of width 2 through 24 Chebyshev nodes.
+    For each pair the error is below 4 M r^-24 / (r - 1). Here r = 6.16 belongs to the ellipse that
+    reaches up to |Im s| = 3, and M is the largest |l| on it. This gives 1e-18 M, less than rounding
+    (Trefethen, Approximation Theory and Approximation Practice, Theorem 8.2). So G is needed only
+    at the nodes of the intervals that hold anchors, and only for partners within ``REACH``.
 
     Args:
         function: l.
-        far: the sum of l over partners at infinity, given how many they are and the sum of s.
-        partners: (n,).
-        anchors: (k,).
+        far: a function that returns the sum of l over far partners, given their number and the sum
+            of their s.
+        partners: (n,), the scores of the partners.
+        anchors: (k,), the scores of the anchors.
 
     Examples:
         >>> interpolated(torch.sigmoid, lambda count, total: count, torch.zeros(3), torch.zeros(2))
@@ -112,6 +120,7 @@ def interpolated(
     every = tails(partners)
     scores = every.start[:-1]
     ordered, order = anchors.double().sort()
+    # Interval c is [2c, 2c + 2]. Sorted anchors of one interval are neighbours.
     cells, sizes = (ordered / 2).floor().unique_consecutive(return_counts=True)
     low, high = 2 * cells - REACH, 2 * cells + 2 + REACH
     starts = torch.searchsorted(scores, low).tolist()
@@ -121,15 +130,18 @@ def interpolated(
     sums = []
     for k, some in enumerate(ordered.split(sizes.tolist())):
         middle, near = 2 * cells[k] + 1, scores[starts[k] : stops[k]]
+        # With fewer anchors than nodes, forming the pairs directly is cheaper.
         if len(some) <= NODES:
             total = by_pairs(function, near, some)
         else:
+            # Chebyshev coefficients by a cosine transform of G at the nodes.
             coefficients = (degrees[:, None] * angles).cos() @ by_pairs(
                 function, near, middle + angles.cos()
             )
             coefficients[0] /= 2
             place = (some - middle).clamp(-1, 1).acos()
             total = (place[:, None] * degrees).cos() @ coefficients * (2 / NODES)
+        # Partners above the reach count by the limit of l; those below it count 0.
         count, rest, _ = every.above(high[k, None])
         sums.append(total + far(count, rest + count * (high[k] - some)))
     return torch.cat(sums)[order.argsort()]

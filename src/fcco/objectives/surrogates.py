@@ -1,4 +1,4 @@
-"""Surrogates of the step function 1[s > 0], as parts of an objective; all non-decreasing."""
+"""Surrogates of the step function 1[s > 0], which objectives are built from."""
 
 import math
 from abc import ABC, abstractmethod
@@ -25,19 +25,24 @@ _LOG_2 = math.log(2)
 
 
 class Surrogate(ABC):
-    """l(s), where s is the score that should be low minus the score that should be high."""
+    """Base class of functions l(s) that replace the step function.
+
+    The argument s is the score that should be low minus the score that should be high. Surrogates
+    are non-decreasing.
+    """
 
     zero_below: float = -math.inf
-    """l(s) = 0 for all s up to here."""
+    """The number up to which l(s) = 0."""
 
     @abstractmethod
     def __call__(self, s: Tensor) -> Tensor:
-        """l of every entry."""
+        """Return l of every entry."""
 
     def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
-        """sum_j l(partners_j - a) for each a of ``anchors``, in float64; by default pair by pair.
+        """Return sum_j l(partners_j - a) for each a of ``anchors``, in float64.
 
-        Define it beside ``__call__``, in the same class, where there is a faster way.
+        By default all pairs are formed. A subclass with a faster way defines this method in the
+        same class as ``__call__``.
 
         Examples:
             >>> SquaredHinge().sums(torch.tensor([0.0, 2.0]), torch.tensor([2.0]))
@@ -58,7 +63,7 @@ class Surrogate(ABC):
 
 @dataclass(frozen=True)
 class SquaredHinge(Surrogate):
-    """max(margin + s, 0)^2.
+    """The squared hinge, max(margin + s, 0)^2.
 
     Examples:
         >>> SquaredHinge()(torch.tensor([-2.0, 1.0]))
@@ -68,22 +73,24 @@ class SquaredHinge(Surrogate):
     margin: float = 1.0
 
     def __call__(self, s: Tensor) -> Tensor:
-        """l of every entry."""
+        """Return l of every entry."""
         return (self.margin + s).clamp(min=0).square()
 
     @property
     def zero_below(self) -> float:  # type: ignore[override]
-        """Up to -margin."""
+        """The number -margin, up to which l(s) = 0."""
         return -self.margin
 
     def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
-        """By sorting: only the partners above anchor - margin count."""
+        """Return the sums by sorting: only the partners above anchor - margin count."""
         return tails(partners).above(anchors.double() - self.margin)[2]
 
 
 @dataclass(frozen=True)
 class Squared(Surrogate):
-    """(margin + s)^2: its slope is affine, as the fresh pair needs; non-decreasing above -margin.
+    """The square, (margin + s)^2, whose slope is affine, as ``FreshPair`` needs.
+
+    It is non-decreasing only above -margin.
 
     Examples:
         >>> Squared()(torch.tensor([-1.0, 1.0]))
@@ -93,11 +100,11 @@ class Squared(Surrogate):
     margin: float = 1.0
 
     def __call__(self, s: Tensor) -> Tensor:
-        """l of every entry."""
+        """Return l of every entry."""
         return (self.margin + s).square()
 
     def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
-        """From mean and variance of the partners."""
+        """Return the sums from the mean and the variance of the partners."""
         partners = partners.double()
         mean = partners.mean()
         shifted = (self.margin + mean - anchors.double()).square()
@@ -106,7 +113,7 @@ class Squared(Surrogate):
 
 @dataclass(frozen=True)
 class Logistic(Surrogate):
-    """log2(1 + exp(s)), which is 1 at 0.
+    """The logistic loss, log2(1 + exp(s)), which is 1 at 0.
 
     Examples:
         >>> Logistic()(torch.tensor([0.0]))
@@ -114,11 +121,11 @@ class Logistic(Surrogate):
     """
 
     def __call__(self, s: Tensor) -> Tensor:
-        """l of every entry."""
+        """Return l of every entry."""
         return precise_softplus(s) / _LOG_2
 
     def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
-        """By interpolation, with errors below rounding."""
+        """Return the sums by interpolation, with errors below rounding."""
         return (
             interpolated(precise_softplus, lambda count, total: total, partners, anchors) / _LOG_2
         )
@@ -126,7 +133,9 @@ class Logistic(Surrogate):
 
 @dataclass(frozen=True)
 class Sigmoid(Surrogate):
-    """1 / (1 + exp(-s / temperature)): close to the step function, with gradients only near 0.
+    """The sigmoid, 1 / (1 + exp(-s / temperature)).
+
+    It is close to the step function, and has gradients only near 0.
 
     Examples:
         >>> Sigmoid()(torch.tensor([0.0]))
@@ -136,18 +145,18 @@ class Sigmoid(Surrogate):
     temperature: float = 1.0
 
     def __call__(self, s: Tensor) -> Tensor:
-        """l of every entry."""
+        """Return l of every entry."""
         return torch.sigmoid(s / self.temperature)
 
     def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
-        """By interpolation, with errors below rounding."""
+        """Return the sums by interpolation, with errors below rounding."""
         partners, anchors = (x.double() / self.temperature for x in (partners, anchors))
         return interpolated(torch.sigmoid, lambda count, total: count, partners, anchors)
 
 
 @dataclass(frozen=True)
 class Exponential(Surrogate):
-    """exp(s), continued along its tangent above ``cap``, so that it never overflows.
+    """The exponential exp(s), continued along its tangent above ``cap``, which never overflows.
 
     Examples:
         >>> Exponential()(torch.tensor([0.0]))
@@ -157,12 +166,13 @@ class Exponential(Surrogate):
     cap: float = 20.0
 
     def __call__(self, s: Tensor) -> Tensor:
-        """l of every entry."""
+        """Return l of every entry."""
         return exp_then_linear(s, self.cap)
 
     def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
-        """By sorting: sums of exp(s) up to ``cap``, of the tangent beyond."""
+        """Return the sums by sorting: of exp(s) up to ``cap``, and of the tangent beyond."""
         every, bounds = tails(partners), anchors.double() + self.cap
+        # Cumulative sums in logarithms, because exp(s) of a large score alone would overflow.
         sums = torch.cat([bounds.new_full((1,), -torch.inf), every.start[:-1].logcumsumexp(0)])
         below = torch.searchsorted(every.start, bounds, right=True)
         count, first, _ = every.above(bounds)
@@ -170,7 +180,7 @@ class Exponential(Surrogate):
 
 
 def precise_softplus(s: Tensor) -> Tensor:
-    """log(1 + exp(s)) to full precision: torch's own threshold of 20 is off by 2e-9 there.
+    """Return log(1 + exp(s)) to full precision; torch's default threshold 20 is off by 2e-9.
 
     Examples:
         >>> precise_softplus(torch.tensor(21.0, dtype=torch.float64)).item() > 21
@@ -180,11 +190,11 @@ def precise_softplus(s: Tensor) -> Tensor:
 
 
 def exp_then_linear(x: Tensor, cap: float) -> Tensor:
-    """exp(x) up to ``cap``, its tangent beyond: convex, increasing, finite.
+    """Return exp(x) up to ``cap`` and its tangent beyond, which is convex, increasing and finite.
 
     Examples:
         >>> bool(exp_then_linear(torch.tensor(1e4), cap=20.0).isfinite())
         True
     """
-    # relu has no slope at 0, and clamp(max=cap) has one at cap: at x = cap one of both counts.
+    # At x = cap, clamp has the slope 1 and relu the slope 0, so exactly one of them counts.
     return x.clamp(max=cap).exp() * (1 + (x - cap).relu())

@@ -1,4 +1,4 @@
-"""Blocks that are tasks: means over the positives and over the negatives of each."""
+"""Objectives whose blocks are tasks, with means over the positives and the negatives of each."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,12 @@ __all__ = ["TaskObjective"]
 
 
 class TaskObjective(ScoreObjective):
-    """Block i is task i, column i of the scores, without an anchor; its ranges are both classes.
+    """Base class of objectives in which block i is task i, which is column i of the scores.
 
-    A task that lacks a class keeps its id and does not count: its inner value is 0, and ``outer``
-    is to be multiplied by ``_factor``, which is 0 there and T over the number of other tasks else.
+    A block has no anchor; its inner values are means over both classes. A task that lacks a class
+    keeps its id and does not count. Its inner value is 0, and ``outer`` is multiplied by
+    ``_factor``. This factor is 0 for such a task, and T over the number of complete tasks for all
+    others.
     """
 
     labels: Labels
@@ -33,7 +35,7 @@ class TaskObjective(ScoreObjective):
         self._factor = valid.double() * (len(valid) / int(valid.sum()))
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Half of the samples are positives, half negatives."""
+        """Raise a ``ValueError`` if a task has too few positives or negatives to draw."""
         if samples < 2:
             raise ValueError(
                 f"samples_per_block must be at least 2 (a positive and a negative), got {samples}"
@@ -54,10 +56,10 @@ class TaskObjective(ScoreObjective):
     def draw(
         self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool = True
     ) -> PairBatch:
-        """For each task, half positives and half negatives."""
+        """Draw samples of each task, half of them positives and half negatives."""
         half, count = own.shape[1] // 2, own.shape[1]
         valid = self.labels.valid[blocks]
-        # A task that lacks a class draws anything, with the weight 0.
+        # A task that lacks a class draws any samples, which get the weight 0.
         first, second = self._counts[:, blocks].where(valid, count)
         place = torch.cat(
             [
@@ -79,22 +81,22 @@ class TaskObjective(ScoreObjective):
         )
 
     def spans(self, size: int) -> Sequence[Tensor]:
-        """Samples in order."""
+        """Divide the samples into chunks, in their order."""
         return torch.split(torch.arange(self.num_samples), size)
 
     def chunk(self, span: Tensor) -> PairBatch:
-        """All tasks, weighted so that chunks average to the whole."""
+        """Return a batch of all tasks, weighted so that the chunks average to the whole."""
         scale = self.num_samples / (len(span) * self._counts.clamp(min=1).double())
         return self._shared(torch.arange(self.num_blocks), span, scale)
 
     def among(self, index: Tensor) -> PairBatch:
-        """The tasks that have a positive and a negative among ``index``."""
+        """Return the tasks that have a positive and a negative among ``index``."""
         counts = torch.stack([members[index].sum(0) for members in self.labels])
         blocks = ((counts > 0).all(0) & self.labels.valid).nonzero().flatten()
         return self._shared(blocks, index, 1 / counts[:, blocks].double())
 
     def _shared(self, blocks: Tensor, samples: Tensor, scale: Tensor) -> PairBatch:
-        """Samples that the tasks share; ``scale`` (2, b) is the weight of one of each class."""
+        """Return a batch whose samples all tasks share; ``scale`` (2, b) weighs each class."""
         every = len(blocks) == self.num_blocks
         members = torch.stack([side[samples] for side in self.labels])
         members = members if every else members[:, :, blocks]
@@ -103,7 +105,7 @@ class TaskObjective(ScoreObjective):
             blocks,
             samples,
             partners=torch.arange(len(samples)),
-            # (2, b, k), laid out as the model's outputs are: task by task within a sample.
+            # (2, b, k) as a transposed view, so that memory is laid out as the model's outputs.
             weights=weights.mT,
             samples=len(samples),
             columns=blocks,

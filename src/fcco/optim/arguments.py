@@ -1,4 +1,4 @@
-"""Checking what an optimizer is built with, and whose line a warning is about."""
+"""Checks of the arguments of an optimizer, and the stack level for its warnings."""
 
 import math
 import sys
@@ -14,7 +14,7 @@ _OURS = ("fcco", "fcco_lab", "torch")  # torch wraps every optimizer's ``step``
 
 
 def check_problem(objective: Objective, method: Method, snapshot_every: int | None) -> None:
-    """Require the sizes of the objective, and snapshots only of a method that has them."""
+    """Check the sizes of the objective, and that only a method with snapshots is given a period."""
     sizes = ["num_blocks", "inner_dim"]
     if isinstance(objective, ScaledObjective):
         sizes.append("inner_size")
@@ -35,7 +35,7 @@ def check_problem(objective: Objective, method: Method, snapshot_every: int | No
 
 
 def check_gain(method: Method, beta: Beta, gamma: Gamma) -> None:
-    """Require that the method has a use for a gain that is not a number."""
+    """Raise a ``ValueError`` if the method cannot use a beta that is not a number."""
     if isinstance(beta, float | int):
         return
     if method.inner is None:
@@ -43,6 +43,7 @@ def check_gain(method: Method, beta: Beta, gamma: Gamma) -> None:
     if method.anchored or method.shrinks:
         why = "fresh values are anchored" if method.anchored else "every row shrinks by 1 - beta"
         raise ValueError(f"beta={beta!r}: {method.name} needs a number, because {why}")
+    # gamma="theory" divides by 1 - beta.
     if beta == "auto":
         if gamma == "theory" and method.corrected:
             raise ValueError(
@@ -53,12 +54,12 @@ def check_gain(method: Method, beta: Beta, gamma: Gamma) -> None:
 
 
 def _is_count(number: object) -> bool:
-    """Return whether it is an int of at least 1; True is an int to Python, but no size."""
+    """Return whether it is an int of at least 1; a bool is an int in Python, but not a size."""
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
 def check_initial(initial: Tensor | float | None, objective: Objective) -> None:
-    """Require None, a finite number or a finite floating tensor of shape (m, p)."""
+    """Raise a ``ValueError`` unless it is None, a finite number or a finite (m, p) tensor."""
     if isinstance(initial, Tensor):
         shape = (objective.num_blocks, objective.inner_dim)
         if initial.shape != shape or not initial.is_floating_point():
@@ -73,7 +74,7 @@ def check_initial(initial: Tensor | float | None, objective: Objective) -> None:
 
 
 def user_stacklevel() -> int:
-    """Return the ``stacklevel`` of the nearest caller that is neither ours nor torch's.
+    """Return the ``stacklevel`` of the nearest caller outside fcco and torch.
 
     Examples:
         >>> user_stacklevel() > 0

@@ -1,4 +1,4 @@
-"""The optimizers by name: each chooses a method."""
+"""The optimizers by name; each class chooses a method of ``fcco.methods``."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,13 +23,22 @@ _VARIANT = {1: methods.VARIANT_V1, 2: methods.VARIANT_V2, 3: methods.VARIANT_V3}
 
 
 class SOX(CompositionalOptimizer):
-    """Moving averages (``SOXE``, ``momentum``): one point, one value and one gradient per sample.
+    """SOX: moving averages of the inner values and of the gradient (``SOXE``, ``momentum``).
 
         u_t = (1 - beta) u_{t-1} + beta g(w_t; xi)       z_t = (1 - alpha) z_{t-1} + alpha G(w_t)
 
-    ``updated_slopes`` takes slopes at u_t instead of u_{t-1}, as SOX's own code and LibAUC do: it
-    helps where a block is met so rarely that u_{t-1} is out of date. Further arguments as for
-    ``CompositionalOptimizer``.
+    A step evaluates one point, which takes one value and one gradient per inner sample.
+
+    Args:
+        params: the model or its parameters, see ``CompositionalOptimizer``.
+        objective: the problem.
+        lr: the step size.
+        alpha: the weight of the new gradient in z, in (0, 1].
+        beta: the weight of the fresh value in u, in (0, 1], or "auto".
+        updated_slopes: whether slopes are taken at u_t instead of u_{t-1}, as SOX's own code and
+            LibAUC do. This helps if a block is sampled so rarely that u_{t-1} is out of date.
+
+    All further arguments are those of ``CompositionalOptimizer``.
     """
 
     def __init__(
@@ -65,7 +74,7 @@ class SOX(CompositionalOptimizer):
 
 
 class SOAP(CompositionalOptimizer):
-    """SOX without momentum, alpha = 1. Arguments as for ``SOX``."""
+    """SOAP, which is SOX without momentum (alpha = 1). The arguments are those of ``SOX``."""
 
     def __init__(
         self,
@@ -99,17 +108,30 @@ class SOAP(CompositionalOptimizer):
 
 
 class MSVRM(CompositionalOptimizer):
-    """The paper's methods: u corrected by how g changed since the step before (``MSVR``).
+    """MSVRM, the paper's methods: u is corrected by the change of g since the last step (``MSVR``).
 
         u_t = (1 - beta) u_{t-1} + beta g(w_t; xi) + gamma (g(w_t; xi) - g(w_{t-1}; xi))
 
-    ``version`` says how z is formed: 1 by a moving average (``momentum``), 2 by STORM
-    (``eqn:z``), 3 by STORM with u and z anchored at exact passes (``MSVR_SVRG``, ``eqn:z+``;
-    call ``snapshot`` when ``snapshot_due``). ``single_point`` (versions 1 and 2) takes the change
-    of g from its derivative at w_t (``MSVR-SP``). ``gamma="storm"`` is the naive STORM of the
-    introduction. ``updated_slopes`` (versions 1 and 2) takes slopes at u_t instead of u_{t-1}, see
-    ``SOX``; ``one_slope`` (version 2) takes them at u_{t-1} at w_t and at w_{t-1} alike. Further
-    arguments as for ``CompositionalOptimizer``.
+    Args:
+        params: the model or its parameters, see ``CompositionalOptimizer``.
+        objective: the problem.
+        version: how z is formed. Version 1 uses a moving average (``momentum``) and version 2 uses
+            STORM (``eqn:z``). Version 3 uses STORM with u and z anchored at exact passes
+            (``MSVR_SVRG``, ``eqn:z+``): call ``snapshot`` whenever ``snapshot_due`` is true.
+        lr: the step size.
+        alpha: the weight of the new gradient in z, in (0, 1].
+        beta: the weight of the fresh value in u, in (0, 1].
+        gamma: the strength of the correction: "theory", "age", a number, or "storm", which is the
+            naive STORM of the paper's introduction.
+        single_point: whether the change of g is computed from its derivative at w_t (``MSVR-SP``;
+            versions 1 and 2).
+        updated_slopes: whether slopes are taken at u_t instead of u_{t-1}, see ``SOX`` (versions 1
+            and 2).
+        one_slope: whether the slopes at w_t and at w_{t-1} are both taken at u_{t-1} (version 2).
+        snapshot_every: the number of steps between exact passes (version 3), or None to leave
+            them to you.
+
+    All further arguments are those of ``CompositionalOptimizer``.
     """
 
     def __init__(
@@ -155,14 +177,14 @@ class MSVRM(CompositionalOptimizer):
 
 
 class SVRG(CompositionalOptimizer):
-    """Values and gradients as differences from the last exact pass: two points, no memory between.
+    """SVRG: values and gradients are differences from the last exact pass, at w_s.
 
         u_i = g_i(w_t; xi) - g_i(w_s; xi) + g_i(w_s)
         z_t = grad g(w_t; xi)^T grad f(u) - grad g(w_s; xi)^T grad f(g(w_s)) + grad F(w_s)
 
-    Call ``snapshot`` when ``snapshot_due``, as for version 3 of ``MSVRM``, whose two-point form it
-    is. For finite inner sums and high accuracy. ``alpha`` below 1 adds momentum. Further arguments
-    as for ``CompositionalOptimizer``.
+    It is the two-point form of version 3 of ``MSVRM``, without a memory between steps. Use it for
+    finite inner sums and high accuracy. Call ``snapshot`` whenever ``snapshot_due`` is true.
+    ``alpha`` below 1 adds momentum. All further arguments are those of ``CompositionalOptimizer``.
     """
 
     def __init__(
@@ -196,12 +218,13 @@ class SVRG(CompositionalOptimizer):
 
 
 class FreshPair(CompositionalOptimizer):
-    """For affine slopes of f: no table, an unbiased G from two independent samples per block.
+    """Methods for outer functions with affine slopes, which need no table.
 
         G(w) = (1/B1) sum_i grad f_i(g_i(w; xi'))^T grad g_i(w; xi)
 
-    The closure's Probe carries ``pair``, the values under xi'. ``version`` as for ``MSVRM``.
-    Further arguments as for ``CompositionalOptimizer``.
+    G is unbiased, because xi and xi' are two independent samples of each block. The Probe that the
+    closure returns must have ``pair``, the values under xi'. ``version`` is 1, 2 or 3 as for
+    ``MSVRM``. All further arguments are those of ``CompositionalOptimizer``.
     """
 
     def __init__(
@@ -235,9 +258,9 @@ class FreshPair(CompositionalOptimizer):
 
 
 class BSGD(CompositionalOptimizer):
-    """Biased mini-batch descent: the slope is taken at the fresh value, there is no table.
+    """BSGD, biased mini-batch descent: slopes are taken at fresh values, and there is no table.
 
-    ``alpha`` below 1 adds momentum. Further arguments as for ``CompositionalOptimizer``.
+    ``alpha`` below 1 adds momentum. All further arguments are those of ``CompositionalOptimizer``.
     """
 
     def __init__(
@@ -266,10 +289,10 @@ class BSGD(CompositionalOptimizer):
 
 
 class Variant(CompositionalOptimizer):
-    """The paper's ablation: every row of u shrinks, sampled rows are scaled by m/B1.
+    """The paper's ablation: every row of u shrinks in a step, and sampled rows are scaled by m/B1.
 
-    ``version`` as for ``MSVRM``; it is here to be compared with, not to be used. Further
-    arguments as for ``CompositionalOptimizer``.
+    It exists for comparisons and is not meant for training. ``version`` is 1, 2 or 3 as for
+    ``MSVRM``. All further arguments are those of ``CompositionalOptimizer``.
     """
 
     def __init__(
@@ -319,15 +342,15 @@ def by_name(
 ) -> CompositionalOptimizer:
     """Build the optimizer of a method in ``fcco.methods.REGISTRY``.
 
-    A coefficient that the method does not have is left out, so that one dictionary of settings
-    serves a comparison of all.
+    A coefficient that the method does not have is ignored, so that one dictionary of settings can
+    be used for all methods of a comparison.
 
     Args:
-        name: of the method.
-        params: as for ``CompositionalOptimizer``.
+        name: the name of the method.
+        params: the model or its parameters, see ``CompositionalOptimizer``.
         objective: the problem.
-        updated_slopes: see ``SOX``.
-        one_slope: see ``MSVRM``.
+        updated_slopes: whether slopes are taken at u_t, see ``SOX``.
+        one_slope: whether both slopes are taken at u_{t-1}, see ``MSVRM``.
         settings: further arguments of ``CompositionalOptimizer``.
 
     Examples:

@@ -1,4 +1,4 @@
-"""What an optimizer remembers: of every parameter, of the blocks, and how far it is."""
+"""The state of an optimizer: per parameter, per block, and the position of the run."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 ANCHOR_STEP = "anchor_step"
-"""The step at whose point a parameter's anchor was taken, as ``Position.snapshot_step``."""
+"""Name of the step at which a parameter's anchor was taken, as ``Position.snapshot_step``."""
 
 OWN_STATE = {"z", "anchor", ANCHOR_STEP, *(point.value for point in Point)}
-"""The names in the state of a parameter that are not the step rule's."""
+"""Names in the state of a parameter that do not belong to the step rule."""
 
 
 class Position(NamedTuple):
-    """How far a run is. It is kept in tensors, so that it travels with the state.
+    """The position of a run, kept in tensors so that it is saved with the state.
 
-    They have no dimension, as torch's own ``step``: its tools leave such a tensor on the host.
+    The tensors have no dimension, as torch's own ``step``. torch leaves such tensors on the CPU.
 
     Examples:
         >>> progress = Position.zeros()
@@ -46,13 +46,13 @@ class Position(NamedTuple):
     """
 
     step: int = 0
-    """Steps taken."""
+    """Number of steps taken."""
     snapshot_step: int = 0
-    """The step (from 1) at whose point the last snapshot was taken; 0: none yet."""
+    """Step (from 1) at whose point the last snapshot was taken, or 0 if there is none yet."""
     moved: bool = False
-    """Whether the previous point is another one than the current: not at a (re)start."""
+    """Whether the previous point differs from the current one; false after a (re)start."""
     at_snapshot: bool = False
-    """Whether the snapshot was taken where the model stands."""
+    """Whether the last snapshot was taken at the current point."""
     values: int = 0
     """Value queries so far, of all ranks."""
     gradients: int = 0
@@ -92,21 +92,21 @@ def widen(dtype: torch.dtype) -> torch.dtype:
 
 
 def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
-    """Return z = 0, the points where p stands now, and what the step rule wants to remember."""
+    """Return the first state of a parameter: z = 0, its points, and the step rule's state."""
     z = torch.zeros_like(p, dtype=widen(p.dtype), requires_grad=False)
     points = {point.value: p.detach().clone() for point in method.points}
     anchor = {}
     if method.anchored:
-        # The snapshot that the anchor belongs to: none yet.
+        # The step 0 means that the anchor belongs to no snapshot yet.
         anchor = {"anchor": torch.zeros_like(z), ANCHOR_STEP: torch.zeros((), dtype=torch.int64)}
     return {"z": z} | points | anchor | update.init(z)
 
 
 def empty_state(method: Method, update: Update) -> dict[str, dict[str, Tensor]]:
-    """Return the state of a parameter that was never trained: only the names.
+    """Return the state of a parameter that was never trained, which has names but no tensors.
 
-    torch.distributed.checkpoint looks for what a live state names, and asks for an entry of every
-    trainable parameter. An empty dictionary is what it makes itself of a name it does not find.
+    torch.distributed.checkpoint looks up the names of a live state, and it needs an entry for every
+    trainable parameter. It uses an empty dictionary itself for a name that it does not find.
 
     Examples:
         >>> from fcco.methods import SOX
@@ -118,7 +118,7 @@ def empty_state(method: Method, update: Update) -> dict[str, dict[str, Tensor]]:
 
 
 def is_known(state: Mapping[str, Any]) -> bool:
-    """Return whether there is anything behind the names.
+    """Return whether a state holds tensors and not only names.
 
     Examples:
         >>> is_known({"z": {}}), is_known({"z": torch.zeros(2)})
@@ -134,8 +134,8 @@ def has_anchor(state: Mapping[str, Any], snapshot_step: int) -> bool:
 
 
 def move_state(state: dict[str, Any], device: torch.device) -> None:
-    """Move a parameter's state to the parameter's device."""
-    for name in state.keys() - {ANCHOR_STEP}:  # the host reads the step
+    """Move a parameter's state to the given device."""
+    for name in state.keys() - {ANCHOR_STEP}:  # the step stays on the CPU, which reads it
         state[name] = state[name].to(device)
 
 
@@ -152,7 +152,8 @@ def build_table(
 ) -> Table:
     """Build the table that ``method`` needs for the blocks of ``share``, filled with ``initial``.
 
-    ``initial`` counts as a visit at step 0; None: every row waits for its first visit.
+    ``initial`` counts as a visit at step 0. If it is None, every row is empty until its first
+    visit.
     """
     table = Table(
         share,

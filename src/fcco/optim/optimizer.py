@@ -1,4 +1,4 @@
-"""The optimizer: it steps, estimates and takes snapshots."""
+"""The optimizer that all methods share, which steps, estimates and takes snapshots."""
 
 import warnings
 from collections.abc import Iterable
@@ -44,22 +44,22 @@ from fcco.updates import Plain, Update
 __all__ = ["CompositionalOptimizer", "Params"]
 
 Params = ParamsT | nn.Module
-"""Parameters, parameter groups, or a module, which also brings its buffers."""
+"""Parameters, parameter groups, or a module, whose buffers are then used too."""
 
 
 class _Live(NamedTuple):
-    """The trainable parameters, and what is remembered of each, at the start of a step."""
+    """The trainable parameters and their states at the start of a step."""
 
     params: list[Tensor]
     parts: list[Tensor]
-    """What this rank holds of them, where they are sharded."""
+    """The local parts of sharded parameters; other parameters as they are."""
     states: list[dict[str, Any]]
     z: list[Tensor]
-    """z_{t-1}; of a sharded parameter the local part."""
+    """z_{t-1}, or its local part if the parameter is sharded."""
     sizes: list[int]
-    """How many trainable parameters each group has."""
+    """Number of trainable parameters in each group."""
     movable: list[Tensor]
-    """All parameters that may differ at an older point: frozen ones that were trained too."""
+    """All parameters that may differ at an older point, including frozen ones that were trained."""
     movable_parts: list[Tensor]
     movable_states: list[dict[str, Any]]
     places: dict[Point, list[Tensor]]
@@ -67,33 +67,36 @@ class _Live(NamedTuple):
 
 
 class CompositionalOptimizer(RememberingOptimizer):
-    """Any method with any step rule; ``SOX``, ``MSVRM``, ``FreshPair`` and ``BSGD`` choose one.
+    """An optimizer that combines any method with any step rule.
+
+    ``SOX``, ``MSVRM``, ``FreshPair`` and ``BSGD`` are subclasses that choose the method.
 
     Args:
-        params: a module, which also brings its buffers; or parameters or parameter groups. lr and
-            weight_decay may differ between groups.
+        params: a module, whose buffers are then used too; or parameters; or parameter groups. lr
+            and weight_decay may differ between groups.
         objective: the problem, see ``Objective``.
-        method: two rows of weights, see ``fcco.methods``.
-        update: the step rule, see ``fcco.updates``.
-        lr: step size.
-        alpha: weight of the new in z, in (0, 1].
-        beta: weight of the new in u, in (0, 1]; "auto": chosen from the drift of rows and the
-            noise of fresh values (``Probe.noise``; 0.5 where an objective does not report it); or
-            a rule that gives each row its own, as ("scent", 0.0), see ``fcco.methods.RULES``.
-        gamma: strength of the error correction: "theory", "storm", "age" or a number; None: "age"
-            for a method that it corrects.
-        snapshot_every: steps between exact passes (version 3, SVRG); None: whenever you call
-            ``snapshot``.
-        buffers: ``model.buffers()``, where parameters are given and a forward pass changes them
-            (BatchNorm).
-        initial: the table to start from, (m, p) or a number for every row; None: each row takes
+        method: the method, which consists of two rows of weights, see ``fcco.methods``.
+        update: the step rule, see ``fcco.updates``; by default ``Plain()``.
+        lr: the step size.
+        alpha: the weight of the new gradient in z, in (0, 1].
+        beta: the weight of the fresh value in u, in (0, 1]. With "auto", it is chosen from the
+            drift of rows and the noise of fresh values (``Probe.noise``), and it is 0.5 if an
+            objective does not report the noise. A rule such as ("scent", 0.0) gives each row its
+            own weight, see ``fcco.methods.RULES``.
+        gamma: the strength of the error correction: "theory", "storm", "age" or a number. By
+            default it is "age" for a method that has a correction.
+        snapshot_every: the number of steps between exact passes (version 3, SVRG), or None if you
+            decide when to call ``snapshot``.
+        buffers: ``model.buffers()``, if ``params`` are parameters and a forward pass changes
+            buffers (as BatchNorm does).
+        initial: the initial table, (m, p), or a number for every row. By default each row takes
             its fresh value at its first visit.
-        weight_decay: decoupled, as in AdamW.
-        safeguard: bounds the gradient's change at large steps, see ``ChangeBound``; None: off.
-        table_on: where the table lies: a device, or a directory for a memory-mapped file, if there
-            are more blocks than memory; None: with the parameters.
-        ranks: the processes that share the blocks; None: all of ``torch.distributed``, if it is
-            set up.
+        weight_decay: the decoupled weight decay, as in AdamW.
+        safeguard: a bound on the gradient's change at large steps, see ``ChangeBound``; or None.
+        table_on: a device for the table, or a directory for a memory-mapped file if there are more
+            blocks than memory. By default the table is on the device of the parameters.
+        ranks: the processes that share the blocks, by default all of ``torch.distributed`` if it
+            is initialized.
 
     Examples:
         >>> from fcco.methods import MSVRM_V2
@@ -185,7 +188,7 @@ class CompositionalOptimizer(RememberingOptimizer):
                 beta=beta,
                 initial=initial,
             )
-        # torch, unflattening a state, takes of a group what the live one names.
+        # When torch unflattens a state, it restores only the keys that the live group has.
         shared = ["progress"] if self.table is None else ["progress", "table"]
         next(group for group in self.param_groups if group["params"])[SHARED] = shared
         self._coefficients()
@@ -201,28 +204,29 @@ class CompositionalOptimizer(RememberingOptimizer):
         age = now.step + 1 - now.snapshot_step
         if self.snapshot_every is not None and age >= self.snapshot_every:
             return True
-        # A parameter that was added, or thawed, since the last snapshot has no anchor of it.
+        # A parameter that was added or unfrozen since the last snapshot has no anchor yet.
         return not all(
             has_anchor(self.state.get(p, {}), now.snapshot_step) for p in self._trainable()
         )
 
     @property
     def at_snapshot(self) -> bool:
-        """Whether the last snapshot was taken where the model stands now."""
+        """Whether the last snapshot was taken at the current point."""
         return Position.read(self._progress).at_snapshot
 
-    # The verbs ------------------------------------------------------------------------------------
+    # Public methods -------------------------------------------------------------------------------
 
     @torch.no_grad()
     def step(self, closure: Closures) -> Tensor:  # type: ignore[override]  # a Probe, not a loss
-        """Advance u and z with one sample, then move w; return the mean of f_i(u_t^i).
+        """Update u and z with one sample, then move w; return the mean of f_i(u_t^i).
 
-        The mean is over the probed blocks. With a batch in which there is no block
-        (``EmptyBatch``) nothing changes but ``.grad``, which is emptied, and 0 is returned.
+        The mean is over the probed blocks. A batch without any block (``EmptyBatch``) changes
+        nothing but ``.grad``, which becomes None, and the step returns 0.
 
         Args:
-            closure: one closure, or several (micro-batches of disjoint blocks). Under FSDP2 every
-                rank brings equally many; under DDP the numbers may differ.
+            closure: a function without arguments that returns a ``Probe``, or a sequence of them
+                (micro-batches of disjoint blocks). Under FSDP2 all ranks must pass equally many;
+                under DDP the numbers may differ.
         """
         try:
             return self._advance(closure, self.update, move=True)
@@ -231,12 +235,13 @@ class CompositionalOptimizer(RememberingOptimizer):
 
     @torch.no_grad()
     def estimate(self, closure: Closures) -> Tensor:
-        """Advance u and z, copy z into ``.grad`` and leave w alone, for any torch optimizer.
+        """Update u and z and copy z into ``.grad``, for use with any torch optimizer.
 
-        With a batch in which there is no block nothing changes, and ``.grad`` is empty.
+        The parameters do not move. A batch without any block changes nothing, and ``.grad`` is
+        None. Returns the mean of f_i(u_t^i), as ``step`` does.
 
         Args:
-            closure: as for ``step``.
+            closure: one or several closures, as for ``step``.
         """
         try:
             return self._advance(closure, Plain(), move=False)
@@ -245,16 +250,16 @@ class CompositionalOptimizer(RememberingOptimizer):
 
     @torch.no_grad()
     def snapshot(self, closures: Closures) -> None:
-        """Take one exact pass at w_t: g_i(w_t) for all i, and the full gradient.
+        """Take one exact pass at w_t, which computes g_i(w_t) for all i and the full gradient.
 
-        The first one also fills the table, unless ``initial`` was given. Buffers and RNG are left
-        as they were. With BatchNorm, "exact" means over chunks normalised by their own
-        statistics: use chunks of the training size.
+        The first snapshot also fills the table, unless ``initial`` was given. Buffers and the
+        random state are left as they were. With BatchNorm each chunk is normalized by its own
+        statistics, so use chunks of the size of the training batches.
 
         Args:
-            closures: the chunks. Together they cover every block; a block met in several chunks
-                is averaged by ``Probe.samples``. With several ranks each brings its part of the
-                chunks, equally many.
+            closures: the chunks, one closure each. Together they cover every block. A block in
+                several chunks is averaged by ``Probe.samples``. With several ranks, each rank
+                passes its own part of the chunks, and all parts have equally many.
         """
         if not self.method.anchored:
             raise ValueError(f"{self.method.name} has no snapshots; version 3 and SVRG have")
@@ -264,6 +269,8 @@ class CompositionalOptimizer(RememberingOptimizer):
         m, device = self.objective.num_blocks, live.params[0].device
         fill = first and table is not None and not bool(table.visited.all())
         fill = ranks.any(fill, device)
+        # A method with slopes at the table needs all rows on every rank, because any rank's chunk
+        # may contain any block.
         rows = totals = None
         if table is not None and not fill and self.method.slope_at is SlopeAt.TABLE:
             rows = ranks.whole(table.whole().to(device), m)
@@ -295,7 +302,8 @@ class CompositionalOptimizer(RememberingOptimizer):
             kept = inner
             if table is not None:
                 kept = table.whole() if filling is None else filling
-            # Every check has passed: from here on there are only changes.
+            # All checks have passed. From here on, state is only written, and Ctrl-C waits, so
+            # that an interrupted snapshot is either complete or has changed nothing.
             with defer_interrupts():
                 oracle.leave()
                 self._store_point(live, Point.SNAPSHOT)
@@ -314,26 +322,24 @@ class CompositionalOptimizer(RememberingOptimizer):
                 ).write(self._progress)
 
     def restart(self) -> None:
-        """Begin a stage from another iterate: w_0 = w_1 and u_{-1} = u_0; u and z stay.
+        """Begin a new stage from another iterate: set w_0 = w_1 and u_{-1} = u_0, and keep u and z.
 
-        The corrections since the previous point then vanish in the next step. A snapshot taken
-        before the parameters were set to the new iterate is kept, as the older point it is.
+        Call it after you have set the parameters. The corrections since the previous point then
+        vanish in the next step. An earlier snapshot is kept, as a snapshot of an older point.
         """
         now = Position.read(self._progress)
         with defer_interrupts():
             now._replace(moved=False, at_snapshot=False).write(self._progress)
 
-    # How a step is made ---------------------------------------------------------------------------
+    # Parts of a step ------------------------------------------------------------------------------
 
     def _advance(self, closure: Closures, rule: Update, *, move: bool) -> Tensor:
-        """Compute u_t, z_t and the direction of the step rule; after all checks, commit them.
-
-        Return the mean of f.
+        """Compute u_t, z_t and the direction, check all, then write them; return the mean of f.
 
         Args:
-            closure: as for ``step``.
+            closure: one or several closures, as for ``step``.
             rule: the step rule.
-            move: whether w moves; otherwise z_t is put into ``.grad``.
+            move: whether w moves. If not, z_t is copied into ``.grad``.
         """
         live = self._prepare()
         closures, c = as_closures(closure), self._coefficients()
@@ -342,6 +348,7 @@ class CompositionalOptimizer(RememberingOptimizer):
         if method.anchored and self.snapshot_due:
             what = "is due" if now.snapshot_step else "was never taken"
             raise ValueError(f"a snapshot {what} before step {now.step + 1}: call snapshot first")
+        # A point that coincides with the current one is not evaluated again.
         coincide = [] if now.moved else [Point.PREVIOUS]
         if now.at_snapshot:
             coincide.append(Point.SNAPSHOT)
@@ -382,6 +389,7 @@ class CompositionalOptimizer(RememberingOptimizer):
             checks.rows(u, blocks, "u")
             checks.finite(z, "z")
             z = likes(z, live.params)
+            # The step rule works on copies of its state: an error below must leave no trace.
             states = self._copy_states(live, z)
             directions = self._directions(rule, z, states, live, checks)
             values = self._rows.outer(u, blocks)
@@ -396,6 +404,8 @@ class CompositionalOptimizer(RememberingOptimizer):
             grads: list[Tensor] = []
             if not move:
                 grads = [new.to(p.dtype, copy=True) for p, new in zip(live.params, z, strict=True)]
+            # This is the only transfer from the device to the host in a step. It brings the
+            # result of all checks, the number of samples, and the sums for beta="auto".
             sums = sum_surprises(s) if c.learns else None
             if ranks.size == 1:
                 samples, lesson = checks.read(checks.samples, sums)
@@ -405,11 +415,13 @@ class CompositionalOptimizer(RememberingOptimizer):
             gain = None
             if table is not None and table.gain is not None and c.auto:
                 gain = next_gain(table.gain, lesson)
-            # Every check has passed, on all ranks: from here on there are only changes.
+            # All checks have passed on all ranks. From here on, state is only written: first the
+            # table, then RNG and buffers, w_{t-1}, z and the step rule's state, then w itself.
             with defer_interrupts():
                 if table is not None:
                     table.write(blocks, old, u, step=s.number, beta=c.beta, gain=gain)
                 oracle.keep()
+                # Before w moves, because the current point becomes w_{t-1} of the next step.
                 self._store_point(live, Point.PREVIOUS)
                 for state, new in zip(live.states, states, strict=True):
                     state.update(new)
@@ -429,15 +441,16 @@ class CompositionalOptimizer(RememberingOptimizer):
         return mean
 
     def _skip(self, closure: Closures, error: NoBlocks) -> Tensor:
-        """Return what a step without blocks returns; it has changed nothing, as with any error."""
+        """Return the result of a step without blocks, which has changed nothing."""
         if self.ranks.size > 1 or not callable(closure):
-            raise error  # the other ranks or micro-batches have blocks
+            raise error  # other ranks or micro-batches may have blocks
         return torch.zeros((), dtype=self._dtype, device=next(self._all_params()).device)
 
     def _prepare(self) -> _Live:
-        """Return the trainable parameters and their states; ``.grad`` is discarded.
+        """Return the trainable parameters and their states, and set ``.grad`` to None.
 
-        A parameter that was frozen until now gets a new state, which is stored with the commit.
+        A parameter that was frozen until now gets a new state. It is stored only at the end of the
+        step, after all checks.
         """
         params: list[Tensor] = []
         states: list[dict[str, Any]] = []
@@ -448,6 +461,7 @@ class CompositionalOptimizer(RememberingOptimizer):
                 p.grad = None
                 state = self.state.get(p, {})
                 if not p.requires_grad:
+                    # A frozen parameter that was trained earlier has other values at older points.
                     if is_known(state):
                         frozen.append(p)
                         frozen_states.append(state)
@@ -514,15 +528,15 @@ class CompositionalOptimizer(RememberingOptimizer):
         return c
 
     def _check_ranks(self, closures: int, params: list[Tensor], gradients: GradientSum) -> None:
-        """Require equally many closures on all ranks where these meet in every closure."""
+        """Raise an error unless all ranks have equally many closures, where that is needed."""
         if gradients.narrow or not self.ranks.reduction.defer or any(map(is_sharded, params)):
             reason = "ranks meet in every closure (sharded or bf16 parameters, or defer=False)"
             require_equal_counts(closures, self.ranks, params[0].device, reason)
 
     def _copy_states(self, live: _Live, z: list[Tensor]) -> list[dict[str, Any]]:
-        """Return z_t, and copies of what the step rule will overwrite, for every parameter.
+        """Return z_t and copies of what the step rule will overwrite, for every parameter.
 
-        A rule that fails, or gives something that is not finite, then leaves nothing behind.
+        With copies, a rule that fails or returns something that is not finite changes nothing.
         """
         copies = []
         for state, new in zip(live.states, z, strict=True):
@@ -540,7 +554,7 @@ class CompositionalOptimizer(RememberingOptimizer):
         live: _Live,
         checks: Checks,
     ) -> list[Tensor]:
-        """Return the direction of the step rule for every parameter, as far as it is here."""
+        """Return the local part of the step rule's direction for every parameter."""
         directions = locals_of(rule.directions(z, states))
         for direction, here in zip(directions, live.z, strict=True):
             if direction.shape != here.shape:
@@ -553,14 +567,14 @@ class CompositionalOptimizer(RememberingOptimizer):
         return directions
 
     def _store_point(self, live: _Live, point: Point) -> None:
-        """Store the states, and where every parameter stands now as ``point``."""
+        """Store the states, and the current parameters as the point ``point``."""
         for p, state in zip(live.movable, live.movable_states, strict=True):
             self.state[p] = state
         if point in live.places:
             torch._foreach_copy_(live.places[point], live.movable_parts)
 
     def _move(self, live: _Live, directions: list[Tensor], received: list[bool]) -> None:
-        """Make the step: w_{t+1} = (1 - lr weight_decay) w_t - lr direction.
+        """Move the parameters: w_{t+1} = (1 - lr weight_decay) w_t - lr direction.
 
         A parameter that received no gradient at any point does not decay.
         """

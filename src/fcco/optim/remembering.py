@@ -1,4 +1,4 @@
-"""An optimizer that remembers, and how its memory travels: new groups, state_dict, pickling."""
+"""The state of an optimizer, and how it is extended, saved, loaded and pickled."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -29,17 +29,18 @@ __all__ = ["RememberingOptimizer"]
 
 
 class RememberingOptimizer(Optimizer):
-    """z and the older points lie in ``state[p]``, u in ``table``, and counters apart.
+    """Base class that holds, saves and loads the state of an optimizer.
 
-    With several ranks each holds the rows of its own blocks, and everything else is alike. A
-    subclass sets the attributes below before it calls ``__init__``, and the table after it.
+    z and the older points are in ``state[p]``, u is in ``table``, and the counters are separate.
+    With several ranks, each rank holds the rows of its own blocks; everything else is equal on all
+    ranks. A subclass sets the attributes below before it calls ``__init__``, and the table after.
     """
 
     method: Method
     update: Update
     ranks: Ranks
     table: Table | None
-    """u of this rank's blocks, or None for a method that has none."""
+    """u of this rank's blocks, or None for a method without a table."""
     _progress: dict[str, Tensor]
     """The tensors of a ``Position``."""
     _pickled: tuple[str, ...] = ("method", "update", "ranks", "table", "_progress")
@@ -47,7 +48,7 @@ class RememberingOptimizer(Optimizer):
 
     @property
     def queries(self) -> Queries:
-        """Oracle queries so far, of all ranks, counted exactly."""
+        """The number of oracle queries so far, of all ranks."""
         now = Position.read(self._progress)
         return Queries(now.values, now.gradients)
 
@@ -61,10 +62,11 @@ class RememberingOptimizer(Optimizer):
         return (p for group in self.param_groups for p in group["params"])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; its z starts at zero and its previous point where it stands."""
+        """Add a group; its z starts at zero and its previous point is the current one."""
         super().add_param_group(param_group)
         params = self.param_groups[-1]["params"]
         for p in params:
+            # A stride of 0 makes several entries one number, and an in-place update would add up.
             expanded = any(n > 1 and not step for n, step in zip(p.shape, p.stride(), strict=True))
             if expanded or p.is_complex():
                 self.param_groups.pop()
@@ -83,10 +85,10 @@ class RememberingOptimizer(Optimizer):
         return empty_state(self.method, self.update)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything; with several ranks the table is one DTensor that they share."""
+        """Return the whole state; with several ranks the table is one shared DTensor."""
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
-        for p in self._all_params():  # one that thawed since the last step
+        for p in self._all_params():  # a parameter may have been unfrozen since the last step
             if p.requires_grad and not is_known(self.state[p]):
                 self.state[p] = self._new_state(p)
         ids = {p: number for number, p in enumerate(self._all_params())}
@@ -108,11 +110,11 @@ class RememberingOptimizer(Optimizer):
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore everything, bit for bit; a state of another method or size is an error.
+        """Restore the whole state bit for bit; a state of another method or size is an error.
 
-        Values are copied, in the precision and to the place this optimizer keeps them in. With
-        several ranks all of them must call it. torch's own would cast the state to the parameters'
-        precision, and copy the table once more.
+        Values are copied to the precision and the device that this optimizer uses. With several
+        ranks, all of them must call this method. torch's own method would cast the state to the
+        parameters' precision and copy the table once more.
         """
         saved = state_dict.copy()
         for before in self._optimizer_load_state_dict_pre_hooks.values():
@@ -134,6 +136,7 @@ class RememberingOptimizer(Optimizer):
             del group["params"]
             kept = {name: live[name] for name in ("params", "param_names", SHARED) if name in live}
             merged.append(kept | deepcopy(group))
+        # Everything was paired and checked above, so that an error cannot leave half a state.
         with defer_interrupts():
             for pair in pairs + more:
                 copy_pair(*pair)
@@ -145,6 +148,6 @@ class RememberingOptimizer(Optimizer):
             after(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # torch keeps defaults, groups and state; hooks, and a scheduler's wrapper around step,
-        # belong to the process.
+        # torch keeps defaults, groups and state. Hooks, and a scheduler's wrapper around ``step``,
+        # belong to this process and are not pickled.
         return super().__getstate__() | {name: getattr(self, name) for name in self._pickled}

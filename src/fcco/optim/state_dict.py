@@ -1,12 +1,13 @@
-"""Saving and loading: nothing is lost or reset in silence.
+"""Functions that save and load the state of an optimizer, so that nothing is lost silently.
 
-What all parameters share (the table and the counters) is saved in a parameter group.
-``torch.distributed.checkpoint.state_dict`` drops further top-level keys of a state dict, and the
-state of parameters that are frozen when it is loaded. It drops nothing of parameter groups. But
-when it flattens a state dict, it repeats a group's values for every parameter of the group. So the
-table is saved in an additional group that names only the first parameter, and the first group holds
-placeholders: torch merges the two, and writes a state that it gathered from several ranks
-(``full_state_dict=True``) into the placeholders.
+The table and the counters, which all parameters share, are saved in a parameter group. This is
+because ``torch.distributed.checkpoint.state_dict`` drops further top-level keys of a state dict,
+and the state of parameters that are frozen when it is loaded. It drops nothing of parameter groups.
+
+When torch flattens a state dict, it repeats a group's values for every parameter of the group. To
+avoid many copies, the table is saved in an additional group that names only the first parameter.
+The first group holds placeholders. torch merges the two, and writes a state that it gathered from
+several ranks (``full_state_dict=True``) into the placeholders.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,19 +32,19 @@ __all__ = [
 ]
 
 SHARED = "shared"
-"""The key of a group under which the table and the counters travel."""
+"""Key of a parameter group under which the table and the counters are saved."""
 
 Groups = list[dict[str, Any]]
 
 Pair = tuple[Any, str, Tensor]
-"""A live dictionary or table, a name in it, and the saved tensor that belongs there."""
+"""A live dictionary or table, a name in it, and the saved tensor to copy there."""
 
 
 # Saving -------------------------------------------------------------------------------------------
 
 
 def pack_groups(groups: Groups, shared: Mapping[str, Any]) -> Groups:
-    """Return the groups as they are saved, with ``shared``.
+    """Return the groups in the form that is saved, together with ``shared``.
 
     Examples:
         >>> shared = {"progress": {"step": torch.tensor(3)}, "table": {"rows": torch.zeros(9, 1)}}
@@ -69,8 +70,8 @@ def pack_groups(groups: Groups, shared: Mapping[str, Any]) -> Groups:
 def unpack_groups(saved: Sequence[Mapping[str, Any]]) -> tuple[Groups, Mapping[str, Any]]:
     """Return the groups of the optimizer, and the shared state, or {} if the table is missing.
 
-    If two groups hold a complete table, the first one counts: when torch gathers a state, the
-    additional group holds the table of the optimizer that loads it.
+    If two groups hold a complete table, the first one is used. When torch gathers a state, the
+    additional group holds the table of the optimizer that loads it, not the saved one.
     """
     groups = [dict(group) for group in saved if group.keys() != {"params", SHARED}]
     found = [group[SHARED] for group in (*groups, *saved) if SHARED in group]
@@ -101,7 +102,7 @@ def check_groups(live: Groups, saved: Groups) -> None:
 def pair_shared(
     progress: dict[str, Tensor], table: Table | None, saved: Mapping[str, Any]
 ) -> list[Pair]:
-    """Pair the counters and the table; a ``ValueError`` names what does not fit."""
+    """Pair the live counters and table with saved ones, or raise a ``ValueError``."""
     names = {"progress"} if table is None else {"progress", "table"}
     for verb, different in (("lacks", names - saved.keys()), ("has", saved.keys() - names)):
         if different:
@@ -126,21 +127,22 @@ def pair_states(
     empty: Callable[[], dict[str, Any]],
     itself: bool,
 ) -> tuple[list[Pair], dict[Tensor, dict[str, Any]]]:
-    """Pair what belongs to single parameters; a ``ValueError`` names what does not fit.
+    """Pair the live states of single parameters with saved ones.
 
-    A parameter of which nothing was saved, because it was never trained or because it is frozen
-    and torch.distributed.checkpoint passed over it, starts anew when it is next trained.
+    A ``ValueError`` names what does not fit. A parameter without a saved state starts anew when it
+    is next trained. This happens if it was never trained, or if it is frozen and
+    torch.distributed.checkpoint skipped it.
 
     Args:
         live: ``optimizer.state``.
         groups: ``optimizer.param_groups``.
         saved: a ``state_dict`` whose groups match these.
-        fresh: makes a state to copy into.
-        empty: makes the state of a parameter of which nothing is known.
+        fresh: a function that makes a state to copy into.
+        empty: a function that makes the state of a parameter without a saved state.
         itself: whether the optimizer loads its own state.
 
     Returns:
-        The pairs, and the states that parameters will have.
+        The pairs, and the new state of every parameter.
     """
     params: Iterable[Tensor] = chain.from_iterable(group["params"] for group in groups)
     keys = chain.from_iterable(group["params"] for group in saved["param_groups"])
@@ -167,9 +169,10 @@ def pair_states(
 
 
 def _was_saved(there: Mapping[str, Any], mine: Mapping[str, Any], p: Tensor) -> bool:
-    """Return whether this was saved: with ``full_state_dict=True`` torch fills in our own state.
+    """Return whether ``there`` was saved, and is not the live state that torch filled in.
 
-    Into that of a sharded parameter that is trained it may have copied what was saved.
+    With ``full_state_dict=True`` torch fills in the live tensors for what was not saved. For a
+    sharded trainable parameter it copies saved values into these tensors, so they count as saved.
     """
     own = all(value is mine.get(name) for name, value in there.items())
     return not own or (p.requires_grad and is_sharded(p))
@@ -204,9 +207,10 @@ def _pair(
 
 
 def _all_finite(tensor: Tensor) -> bool:
-    """Test the least and the largest entry: testing each would take the memory of a copy."""
+    """Return whether all entries are finite, without a temporary tensor of the same size."""
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return True
+    # aminmax propagates NaN, so the two extremes are finite only if every entry is.
     return bool(torch.stack(torch.aminmax(tensor)).isfinite().all())
 
 
