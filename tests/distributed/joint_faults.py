@@ -2,6 +2,7 @@
 
 import copy
 import sys
+import warnings
 from contextlib import contextmanager
 
 import pytest
@@ -85,6 +86,7 @@ def faults(rank):
         (lambda: pairs(e[:, : 2 + here], e[:, : 2 + here], index), "bytes per sample"),
         # As many bytes per sample, but other columns: they must not be taken for one another.
         (lambda: _same_width(here, index), r"\[24, 24\] bytes"),
+        (lambda: L.AUCLoss(LABELS ^ here)(scores(4), index), "built from other labels"),
         (lambda: pairs(e[:1], e[:1], torch.tensor([7])), "this batch holds 1"),
         (lambda: near(e[:0], e[:0, 0].long()), "this batch holds 0"),
     ):
@@ -106,7 +108,8 @@ def _same_width(here, index):
 def silence(rank):
     """One rank alone may look, and ranks need not train together."""
     auc, dro = L.AUCLoss(LABELS), L.GroupDROLoss(3, temperature=1.0)
-    with words() as sent:
+    with words() as sent, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that these are not validation losses
         if rank == 0:
             with torch.no_grad():
                 auc(scores(4), torch.arange(4))
@@ -119,6 +122,19 @@ def silence(rank):
             alone(scores(4), torch.arange(4)).backward()
             assert alone.num_seen == 4
     assert sent == []
+
+
+def refreshed(rank):
+    """A call of all ranks, in eval mode and without gradients too, each with its own samples."""
+    auc = L.AUCLoss(LABELS).eval()
+    for mode in (torch.no_grad, torch.enable_grad):
+        with words() as sent, mode():
+            auc.refresh(scores(4) + rank, torch.arange(4) + 4 * rank)
+        assert len(sent) == 2
+        assert not auc.training
+    expected = torch.cat([scores(4).detach(), scores(4).detach() + 1])
+    assert auc.scores[:8, 0].equal(expected)
+    assert auc.num_seen == 8
 
 
 def sizes(rank):
@@ -223,7 +239,7 @@ class Bare(nn.Module):
 
 def main(directory):
     rank, _ = join(directory)
-    for part in (faults, silence, sizes, wrappers, bare):
+    for part in (faults, refreshed, silence, sizes, wrappers, bare):
         part(rank)
         dist.barrier()
     dist.destroy_process_group()

@@ -24,7 +24,6 @@ from fcco.estimators import (
     Ranker,
 )
 from fcco.estimators.class_target import ClassTarget
-from fcco.estimators.hazard import baseline_hazard
 from fcco.objectives import AUC, AveragePrecision, MultiTaskAUC, PartialAUC
 
 LOADERS = [load_iris, load_wine, load_breast_cancer, load_digits]
@@ -307,12 +306,6 @@ def test_cox_is_that_of_lifelines_and_so_are_its_curves(ties):
     assert_allclose([f(time) for f in model.predict_survival_function(X[:2])], expected)
     array = model.predict_survival_function(X[:2], return_array=True)
     assert_allclose(array[:, model.unique_times_ == time][:, 0], expected)
-
-
-def test_curves_of_far_scores():
-    """Risks of e^-1000 beside others: the sums at risk are beyond the range of floats."""
-    hazard = baseline_hazard(np.array([600.0, -500.0]), np.array([1.0, 2.0]), np.array([1, 1]))
-    assert_allclose(hazard.y, [np.exp(-600.0), np.exp(500.0)])
 
 
 def lists(seed=0):

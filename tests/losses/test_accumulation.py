@@ -10,6 +10,9 @@ from torch.utils.checkpoint import checkpoint
 import fcco
 from fcco import losses as L
 
+# Calls in eval mode and without gradients are what these tests are about; they warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+
 BETA = 0.3
 
 
@@ -155,3 +158,31 @@ def test_an_optimizers_step_ends_windows_once():
     optimizer.step()
     assert criterion.table.rows.equal(before)
     assert isinstance(criterion, fcco.losses.MeansLoss)
+
+
+@pytest.mark.parametrize("concordance", [False, True])
+@pytest.mark.parametrize("looking", [False, True])
+def test_batches_of_a_first_window_are_about_one_mean(concordance, looking, recwarn):
+    """Moments about the mean of each batch, joined, would lose how far apart the batches are.
+
+    Nothing that is only looked at in between is taken for the first batch.
+    """
+    torch.manual_seed(0)
+    x = torch.cat([torch.randn(10) + 100, torch.randn(10) - 100])
+    y = x + torch.randn(20) + 5
+    criterion = L.CorrelationLoss(concordance=concordance, beta=1.0)
+    criterion.accumulate = True
+    w = torch.zeros(1, requires_grad=True)
+    for part in (slice(0, 10), slice(10, 20)):
+        criterion(x[part] + w, y[part]).backward()
+        if looking:
+            criterion.eval()(x[10:] + 1e3, y[10:])
+            criterion.train().exact(x + 1e3, y)
+    torch.optim.SGD([w], lr=0.0).step()
+    value = criterion.objective.outer(criterion.table.rows, torch.arange(1)).item()
+    expected = L.CorrelationLoss(concordance=concordance).exact(x, y).item()
+    assert value == pytest.approx(expected, rel=1e-6)
+    twin = L.CorrelationLoss(concordance=concordance, beta=1.0)
+    twin.load_state_dict(criterion.state_dict())
+    assert twin(x + 7, y + 7).item() == pytest.approx(expected, rel=1e-5), "and goes on"
+    recwarn.clear()

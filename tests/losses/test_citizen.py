@@ -11,6 +11,9 @@ from torch.utils.checkpoint import checkpoint
 
 from fcco import losses as L
 
+# Calls in eval mode and without gradients are what these tests are about; they warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+
 ONE = {case.name: case for case in CASES}
 
 

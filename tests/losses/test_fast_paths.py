@@ -8,6 +8,9 @@ from losses.criteria import CASES, generator
 
 from fcco import losses as L
 
+# Calls in eval mode and without gradients are what these tests are about; they warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+
 FAST = [case for case in CASES if case.criterion().sums is not None]
 
 

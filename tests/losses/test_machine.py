@@ -21,6 +21,9 @@ from torch.utils.checkpoint import checkpoint
 
 from fcco import losses as L
 
+# Calls in eval mode and without gradients are what these tests are about; they warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+
 N = 8
 BETA = 0.3
 NUMBERS = st.floats(-2, 2, allow_nan=False, width=32)

@@ -12,6 +12,9 @@ from torch.utils.checkpoint import checkpoint
 from fcco import losses as L
 from fcco import objectives as O
 
+# Calls in eval mode and without gradients are what these tests are about; they warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+
 N = 24
 RANDOM = torch.Generator().manual_seed(3)
 P = torch.rand(N, 3, generator=RANDOM, dtype=torch.float64)

@@ -18,6 +18,9 @@ from fcco import objectives as O
 from fcco.losses.merge import merge
 from fcco.problem import Probe
 
+# Calls in eval mode and without gradients are what these tests are about; they warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+
 
 def steps(seed=0, passes=2, size=8):
     drawn = generator(seed)

@@ -6,6 +6,9 @@ from losses.criteria import CASES, generator
 
 from fcco import losses as L
 
+# Calls in eval mode and without gradients are what these tests are about; they warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+
 STEPS = 150
 
 

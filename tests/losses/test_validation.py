@@ -1,5 +1,6 @@
 """What trainers do with a criterion beside training: validate, evaluate, load for inference."""
 
+import contextlib
 import io
 import math
 import warnings
@@ -24,12 +25,10 @@ def test_the_obvious_validation_step_warns(case, way):
     """The criterion of the training set on validation batches has labels and values of training."""
     criterion, inputs = case.build(), case.call_inputs()
     criterion(*inputs)
-    with pytest.warns(UserWarning, match="not a validation loss") as caught:
-        if way == "eval":
-            criterion.eval()(*inputs)
-        else:
-            with getattr(torch, way)():
-                criterion(*inputs)
+    mode = contextlib.nullcontext() if way == "eval" else getattr(torch, way)()
+    criterion.train(way != "eval")
+    with mode, pytest.warns(UserWarning, match="not a validation loss") as caught:
+        criterion(*inputs)
     assert len(caught) == 1
     if case.cls.__module__.startswith("fcco."):
         assert caught[0].filename == __file__, "it names the line of the user"
@@ -38,7 +37,7 @@ def test_the_obvious_validation_step_warns(case, way):
 @every_loss
 def test_the_warning_names_what_to_use(case):
     criterion = case.build().eval()
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="not a validation loss") as caught:
         criterion(*case.call_inputs())
     message = str(caught[0].message)
     assert type(criterion).__name__ in message

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 from torch import Tensor
 
 from fcco.estimators.base import ScoringEstimator
-from fcco.estimators.hazard import StepFunction, baseline_hazard
+from fcco.estimators.hazard import StepFunction
 from fcco.estimators.target import Phase, Rows, Target, balanced_folds
 from fcco.estimators.validation import read_sample_weight, require_y
 from fcco.losses import ScoreLoss
@@ -40,6 +40,11 @@ class Outcomes(Target):
     def folds(self, count: int, random: RandomState) -> Rows | None:
         """Folds with the same share of subjects with an event."""
         return balanced_folds(self.events, count, random)
+
+    def baseline_hazard(self, scores: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The distinct times, and Breslow's cumulative hazard at them."""
+        times, hazard = self._objective().baseline_hazard(scores, self.weight)
+        return times.double().numpy(), hazard.numpy()
 
     def _objective(self) -> Cox:
         return Cox(self.times, self.events, ties=self.ties)
@@ -174,9 +179,8 @@ class CoxRegressor(ScoringEstimator):
         return features[kept], Outcomes(times, events, self.ties, weight=weight).take(kept)
 
     def _set_baseline(self, X: Any, target: Outcomes) -> Self:
-        self.cum_baseline_hazard_ = baseline_hazard(
-            self._scores(X)[:, 0], target.times, target.events, target.weight
-        )
+        times, hazard = target.baseline_hazard(torch.from_numpy(self._scores(X)))
+        self.cum_baseline_hazard_ = StepFunction(times, hazard, before=0.0)
         self.unique_times_ = self.cum_baseline_hazard_.x
         return self
 

@@ -175,7 +175,7 @@ class Rows:
     def surprise(
         self, old: Tensor, fresh: Tensor, noise: Tensor, blocks: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the distance of fresh values from the rows, and their noise, in units of f: (k, p).
+        """Return how far fresh values are from the rows, and their noise, in units of f: (k, p).
 
         The unit is the slope of f between the two, at ``SLOPE_AT``. With the slope at the row
         alone, rows that lag by many orders of magnitude would dominate. With the slope at the fresh

@@ -61,7 +61,8 @@ class Criterion(nn.Module):
         if isinstance(found, Tensor) and not found.cpu().equal(self.fingerprint.cpu()):
             return (
                 "the table belongs to other labels, to another order of the samples, or to other "
-                "settings than this loss was built with"
+                "settings than this loss was built with (for inference alone, load a module "
+                "without a criterion and with strict=False)"
             )
         return None
 

@@ -1,4 +1,4 @@
-"""The methods, each two rows of weights; ``REGISTRY`` has them all by name."""
+"""The methods, each of which is two rows of weights; ``REGISTRY`` lists them by name."""
 
 from fcco.methods.coefficients import (
     Coefficients,

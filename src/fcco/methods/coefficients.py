@@ -1,4 +1,4 @@
-"""The coefficients of a step, and the correction gamma, which depends on the probed blocks."""
+"""The coefficients of a step, and the correction gamma, which may depend on the blocks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,13 @@ from fcco.methods.weights import Scalar
 __all__ = ["Coefficients", "Gamma", "gamma_age", "gamma_storm", "gamma_theory"]
 
 Gamma = float | str
-"""The strength of the error correction: "theory", "storm", "age" or a number."""
+"""Strength of the error correction: "theory", "storm", "age" or a number."""
 
 _COMMON = ("alpha", "beta", "gamma")
 
 _LARGEST = torch.finfo(torch.float32).max
-"""Beyond it torch refuses a number as the weight of a float32 tensor, in the middle of a step."""
+"""Largest number that torch accepts as the weight of a float32 tensor. A larger one would raise
+in the middle of a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +40,12 @@ class Coefficients(Gain):
     def from_groups(
         cls, groups: Sequence[Mapping[str, Any]], memory: Tensor | None = None
     ) -> "Coefficients":
-        """Read those of the next step; only lr and weight_decay may differ between groups.
+        """Read the coefficients of the next step; only lr and weight_decay may differ by group.
 
         Args:
-            groups: of an optimizer, whose numbers a scheduler or a user may have changed.
-            memory: what beta = "auto" chooses from.
+            groups: the parameter groups of an optimizer. A scheduler or a user may have changed
+                their numbers, so they are checked in every step.
+            memory: the numbers from which beta = "auto" is chosen, or None.
         """
         first = groups[0]
         alpha, gamma = first["alpha"], first["gamma"]
@@ -82,11 +84,11 @@ class Coefficients(Gain):
 
     @property
     def corrects(self) -> bool:
-        """Whether gamma can differ from 0, whichever blocks are probed."""
+        """Whether gamma can differ from 0 for some blocks."""
         return self.gamma != 0 and (self.beta < 1 or self.gamma not in ("storm", "age"))
 
     def check_gamma(self, num_blocks: int, blocks_per_step: int) -> None:
-        """Raise where gamma="theory" is singular, in the first step too, where it has no effect."""
+        """Raise a ``ValueError`` if gamma="theory" is singular, even if it has no effect yet."""
         gamma_theory(self.beta, num_blocks, blocks_per_step)
 
     def gamma_of(
@@ -99,10 +101,10 @@ class Coefficients(Gain):
         """Return gamma as a number, or as one number per probed row.
 
         Args:
-            age: steps since each row's last visit, (k, 1); needed by gamma="age" only.
-            num_blocks: m.
-            blocks_per_step: B1.
-            dtype: of the rows.
+            age: (k, 1), the steps since each row's last visit; only gamma="age" needs it.
+            num_blocks: m, the number of blocks.
+            blocks_per_step: B1, the number of probed blocks.
+            dtype: the precision of the rows.
 
         Examples:
             >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").gamma_of(None, 10, 2)
@@ -116,9 +118,9 @@ class Coefficients(Gain):
 
 
 def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:
-    """Gamma(beta) = (m - B1) / (B1 (1 - beta)) + (1 - beta), Lemma 2 (label ``lem:main1``).
+    """Return Gamma(beta) = (m - B1) / (B1 (1 - beta)) + (1 - beta), Lemma 2 (``lem:main1``).
 
-    With B1 = m the first term is absent, so beta = 1 is allowed there and only there.
+    With B1 = m the first term vanishes. Only in that case beta = 1 is allowed.
 
     Examples:
         >>> gamma_theory(0.5, num_blocks=10, blocks_per_step=5)
@@ -135,7 +137,7 @@ def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:
 
 
 def gamma_storm(beta: float) -> float:
-    """STORM's correction for one block, 1 - beta.
+    """Return STORM's correction for one block, 1 - beta.
 
     Examples:
         >>> gamma_storm(0.25)
@@ -145,14 +147,15 @@ def gamma_storm(beta: float) -> float:
 
 
 def gamma_age(alpha: float, beta: float, age: Tensor) -> Tensor:
-    """(1 - beta) (1 - (1 - alpha)^k) / alpha for a row last visited k steps ago.
+    """Return (1 - beta) (1 - (1 - alpha)^k) / alpha for a row last visited k steps ago.
 
-    alpha -> 0 gives (1 - beta) k, the drift of a straight path over k steps; alpha = 1 gives
-    STORM's 1 - beta. Computed in float64 through log1p and expm1, exact also for tiny alpha.
+    For alpha -> 0 this is (1 - beta) k, the drift of a straight path over k steps. For alpha = 1 it
+    is STORM's 1 - beta.
 
     Examples:
         >>> gamma_age(0.5, 0.0, torch.tensor([1, 2])).tolist()
         [1.0, 1.5]
     """
+    # (1 - alpha)^k - 1 by log1p and expm1 in float64: for a tiny alpha, the power would round to 1.
     decay = -math.inf if alpha >= 1 else math.log1p(-alpha)
     return torch.expm1(age.double() * decay).mul_((beta - 1) / alpha)

@@ -1,14 +1,14 @@
-"""The gain: how much of a fresh value a row takes over, chosen by the data or by a rule.
+"""The gain beta, which is the weight of a fresh value in a row, chosen by the data or by a rule.
 
     u_t = u + beta (g(w_t; xi) - u)
 
-A row is off by its drift since its last visit, a fresh value by its sampling noise. With P and R
-their mean squares, the error of u_t is least at
+The error of a row is its drift since its last visit. The error of a fresh value is its sampling
+noise. Let P and R be the mean squares of drift and noise. The error of u_t is least at
 
     beta = P / (P + R),
 
-the gain of a scalar Kalman filter. A step sees both: the mean square of g(w_t; xi) - u is P + R,
-and ``Probe.noise`` is the square root of R.
+which is the gain of a scalar Kalman filter. A step observes both: the mean square of
+g(w_t; xi) - u is P + R, and ``Probe.noise`` is the square root of R.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,25 +34,25 @@ __all__ = [
 ]
 
 Beta = float | str | tuple[str, float]
-"""The weight of the new in u: a number, "auto", or a rule of ``RULES`` with its number."""
+"""Weight of the fresh value in u: a number, "auto", or a rule of ``RULES`` with its number."""
 
 START = 0.5
-"""The gain until the noise was seen; it stays where an objective reports none."""
+"""Gain until the noise is known. It is kept if an objective does not report the noise."""
 
 SLOPE_AT = 0.4
-"""The place between row (0) and fresh value (1) whose slope converts errors of u to errors of f."""
+"""Interpolation weight between u and g at which f' converts errors of u into errors of f(u)."""
 
 _SMALLEST = 0.02
-"""The least gain that is chosen: a row that takes over less would not notice that it is wrong."""
+"""Smallest gain that is chosen. With a smaller one, a row would not notice that it is wrong."""
 
 _WINDOW = 300
-"""The rows that the means remember: enough to know beta to 0.1, and few enough to follow drift."""
+"""Number of rows in the running means. It determines beta to 0.1 and still follows the drift."""
 
 _CLIP = 10
 """A step's mean square is clipped at this many times the running mean, against outlier batches."""
 
 _ROWS, _EVERY = 8, 4
-"""The memory learns from every step until it has seen 8 rows per step, then from each fourth."""
+"""The running means use every step until they have 8 rows per step, then every fourth step."""
 
 _LARGEST = torch.finfo(torch.float32).max
 
@@ -62,10 +62,11 @@ class Gain:
     """The gain of one step.
 
     Args:
-        beta: the gain, or the number of a rule.
-        rule: the name in ``RULES`` of what gives every row its own gain; None: all have ``beta``.
-        auto: whether ``beta`` was chosen from what earlier steps saw.
-        learns: whether the choice learns from this step.
+        beta: the gain, or the number that a rule takes.
+        rule: the name of a rule in ``RULES`` that gives every row its own gain, or None if all
+            rows have the gain ``beta``.
+        auto: whether ``beta`` was chosen from the observations of earlier steps.
+        learns: whether this step will be used to choose later gains.
     """
 
     beta: float
@@ -74,9 +75,11 @@ class Gain:
     learns: bool = False
 
     def shares(self, old: Tensor, fresh: Tensor) -> tuple[Scalar, Scalar]:
-        """Return 1 - beta and beta, of each row by the logarithms of its old and its fresh value.
+        """Return 1 - beta and beta, as numbers or, for a rule, as one number per row.
 
-        Only a rule reads the logarithms; without one both shares are numbers.
+        Args:
+            old: (k, 1), the logarithms of the rows, which only a rule uses.
+            fresh: (k, 1), the logarithms of the fresh values.
         """
         if self.rule is None:
             return 1 - self.beta, self.beta
@@ -84,11 +87,11 @@ class Gain:
 
 
 def read_gain(beta: Beta, memory: Tensor | None = None) -> Gain:
-    """Return the gain of the next step; raise ``ValueError`` if ``beta`` is none.
+    """Return the gain of the next step; raise a ``ValueError`` if ``beta`` is invalid.
 
     Args:
         beta: a number, "auto", or a rule with its number.
-        memory: what "auto" chooses from, see ``new_gain``.
+        memory: the numbers from which "auto" is chosen, see ``new_gain``.
 
     Examples:
         >>> read_gain(0.3).beta, read_gain(("scent", 0.0)).rule, read_gain("auto").beta
@@ -113,20 +116,22 @@ def read_gain(beta: Beta, memory: Tensor | None = None) -> Gain:
 
 
 def new_gain() -> Tensor:
-    """An empty memory: steps, rows, and means of squared surprises and of squared noise.
+    """Return an empty memory: steps, rows, and means of squared surprises and of squared noise.
 
-    It lies on the host, in float64.
+    It is a float64 tensor on the CPU, so that reading it costs no transfer.
     """
     return torch.zeros(4, dtype=torch.float64, device="cpu")
 
 
 def chosen_gain(memory: Tensor) -> float:
-    """Return P / (P + R) of what was seen lately.
+    """Return P / (P + R), estimated from recent steps.
 
     Examples:
         >>> chosen_gain(new_gain()), chosen_gain(torch.tensor([7.0, 40.0, 4.0, 1.0]))
         (0.5, 0.75)
     """
+    # The mean squared surprise estimates P + R and the mean squared noise R, so that
+    # P / (P + R) = 1 - noise / surprise.
     _, _, surprise, noise = memory.tolist()
     if surprise == 0:
         return START
@@ -134,7 +139,7 @@ def chosen_gain(memory: Tensor) -> float:
 
 
 def learns(memory: Tensor) -> bool:
-    """Return whether the memory learns from the next step.
+    """Return whether the next step will be used.
 
     Examples:
         >>> [step for step in range(10) if learns(torch.tensor([step, 40.0, 4.0, 1.0]))]
@@ -149,9 +154,10 @@ def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
     """Return the memory after a step.
 
     Args:
-        memory: of the steps before.
-        seen: the rows that were seen (not for the first time, and with known noise), and the sums
-            of their squared surprises and of their squared noise; empty if nothing was learned.
+        memory: the memory of the earlier steps.
+        seen: the number of observed rows, and the sums of their squared surprises and of their
+            squared noise. Rows count if they had a value before and their noise is known. It is
+            empty if the step was not used.
 
     Examples:
         >>> next_gain(new_gain(), (2.0, 8.0, 2.0))
@@ -163,33 +169,36 @@ def next_gain(memory: Tensor, seen: Sequence[float]) -> Tensor:
         if rows > _WINDOW and sums[0] > _CLIP * count * means[0] > 0:
             sums = [_CLIP * count * means[0] * x / sums[0] for x in sums]
         rows += count
+        # An ordinary mean at first, and an exponential average once the window is full.
         share = min(count / min(rows, _WINDOW), 1.0)
         means = [m + share * (x / count - m) for m, x in zip(means, sums, strict=True)]
     return memory.new_tensor([step + 1, rows, *means])
 
 
-# Rules of others, as what each row keeps of itself and takes of the fresh value. ``old`` and
-# ``fresh`` are logarithms of u and of g(w_t; xi).
+# Rules of other papers. Each returns the weight of the old row and the weight of the fresh value.
+# ``old`` and ``fresh`` are logarithms of u and of g(w_t; xi).
 
 
 def _scent(shift: float, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
-    """SCENT: beta_i = sigmoid(shift + log u_i)."""
+    """Return the weights of SCENT, beta_i = sigmoid(shift + log u_i)."""
     return torch.sigmoid(-shift - old), torch.sigmoid(shift + old)
 
 
 def _restart(beta: float, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
-    """U-max: a fresh value that is e times the row replaces it."""
+    """Return the weights of U-max: a fresh value above e times the row replaces it."""
     above = fresh > old + 1
     share = torch.full_like(old, beta).masked_fill(above, 1.0)
     return 1 - share, share
 
 
 def _log(beta: float, old: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
-    """log u_t = (1 - beta) log u + beta log g: a row that averages logarithms."""
-    move = (fresh - old).abs().clamp(min=1e-30)  # the limit of the shares at 0, without 0 / 0
+    """Return the weights for which log u_t = (1 - beta) log u + beta log g."""
+    # The weights are (e^(beta d) - 1) / (e^d - 1) and its complement, for d = log g - log u. At
+    # d = 0 they are 0 / 0, and the clamp gives their limit.
+    move = (fresh - old).abs().clamp(min=1e-30)
     small, large = (torch.expm1(-x * move) / torch.expm1(-move) for x in (beta, 1 - beta))
     rises = fresh > old
-    # What is kept of a falling row is small, and 1 minus the share would round it away.
+    # The weight of a falling row is small, so 1 minus the other weight would round it to 0.
     keep = torch.where(rises, large, large * torch.exp(-beta * move))
     return keep, torch.where(rises, small * torch.exp((beta - 1) * move), small)
 
@@ -199,13 +208,18 @@ RULES: dict[str, Callable[[float, Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "restart": _restart,
     "log": _log,
 }
-"""Shares per row, 1 - beta and beta, by name; each has one number."""
+"""Rules by name. Each takes one number and returns the weights 1 - beta and beta of every row."""
 
 
 def cosine_gain(epoch: int, epochs: int, least: float = 0.2) -> float:
-    """FastCLIP's gain: it falls from 1 to ``least`` along a cosine, epoch by epoch.
+    """Return FastCLIP's gain, which falls from 1 to ``least`` along a cosine over the epochs.
 
-    It is a schedule: set ``group["beta"]`` of an optimizer, or ``criterion.beta`` of a loss.
+    To use this schedule, set ``group["beta"]`` of an optimizer, or ``criterion.beta`` of a loss.
+
+    Args:
+        epoch: the current epoch, counted from 0.
+        epochs: the number of epochs after which the gain is ``least``.
+        least: the final gain.
 
     Examples:
         >>> [round(cosine_gain(epoch, 2), 6) for epoch in range(4)]

@@ -1,4 +1,4 @@
-"""What a method is: two rows of weights, what must be seen for them, and where slopes are taken."""
+"""The definition of a method: two rows of weights, and where slopes are taken."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -10,7 +10,7 @@ __all__ = ["Method", "SlopeAt"]
 
 
 class SlopeAt(Enum):
-    """Where the slope of f_i is taken.
+    """The row at which the slope of f_i is taken.
 
     Examples:
         >>> SlopeAt.TABLE.value
@@ -18,30 +18,30 @@ class SlopeAt(Enum):
     """
 
     TABLE = "table"
-    """At the tracked u of the step before the point: u_{t-1} at w_t, u_{t-2} at w_{t-1} and the
-    snapshot's u at the snapshot. Independent of this step's sample, as in the paper."""
+    """The table before the point's own step: u_{t-1} at w_t, u_{t-2} at w_{t-1}, and at the
+    snapshot the rows of that time. They are independent of this step's sample, as in the paper."""
     UPDATED = "updated"
-    """At the tracked u as this step's sample updates it at the point: u_t at w_t. Not independent,
-    but never stale."""
+    """The table as this step's sample updates it at the point, which is u_t at w_t. It is not
+    independent of the sample, but never stale."""
     COMMON = "common"
-    """At u_{t-1}, one slope for all points: G(w_t) - G(w_{t-1}) then shows only the move of w."""
+    """u_{t-1} for all points, so that G(w_t) - G(w_{t-1}) depends only on the change of w."""
     VALUE = "value"
-    """At the fresh value itself (BSGD): biased."""
+    """The fresh value itself (BSGD), which is biased."""
     PAIR = "pair"
-    """At the value of an independent sample (fresh pair): unbiased when the slope is affine."""
+    """The value of an independent sample (fresh pair), unbiased if the slope is affine."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method as data.
+    """The description of a method.
 
     Args:
-        name: what it is called on the command line and in messages.
-        gradient: the row of z.
-        inner: the row of u, or None for a method without a table.
+        name: the name on the command line and in messages.
+        gradient: the row of weights for z.
+        inner: the row of weights for u, or None for a method without a table.
         slope_at: where slopes are taken.
-        single_point: the change since the previous point is a directional derivative.
-        shrinks: every row of u, probed or not, shrinks by 1 - beta in each step.
+        single_point: whether the change since the previous point is a directional derivative.
+        shrinks: whether every row of u, probed or not, shrinks by 1 - beta in each step.
 
     Examples:
         >>> from fcco.methods import MSVRM_V2
@@ -69,6 +69,7 @@ class Method:
             raise ValueError(f"{self.name}: single_point needs a corrected row of u")
         if self.inner is not None and self.inner.anchored and not self.gradient.anchored:
             raise ValueError(f"{self.name}: u is anchored, so z must be")
+        # Any coefficients for which no weight vanishes by accident will do.
         self.gradient.check(f"{self.name}: the row of z", 0.3)
         if self.inner is not None:
             self.inner.check(f"{self.name}: the row of u", 0.3, 0.7, 4.0)
@@ -77,7 +78,7 @@ class Method:
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """The points besides w_t whose parameters must be kept."""
+        """The points besides w_t whose parameters must be stored."""
         seen = self.gradient.points + (self.inner.points if self.inner else ())
         return tuple(point for point in Point if point in seen)
 
@@ -88,7 +89,7 @@ class Method:
 
     @cached_property
     def corrected(self) -> bool:
-        """Whether gamma plays a part."""
+        """Whether gamma has an effect."""
         return self.inner is not None and self.inner.corrected
 
     @cached_property
@@ -103,25 +104,26 @@ class Method:
 
     @cached_property
     def value_cost(self) -> int:
-        """The inner values that a sample costs in an ordinary step.
+        """The number of inner values that a sample costs in an ordinary step.
 
-        A directional derivative costs about as much as a value, and a pair is two of them.
+        A directional derivative costs about as much as a value, and a pair is two values.
         """
         visits = 1 + len(self.gradient.points if self.single_point else self.points)
         return (visits + self.single_point) * (2 if self.needs_pair else 1)
 
     @cached_property
     def gradient_cost(self) -> int:
-        """The inner gradients that a sample costs in an ordinary step."""
+        """The number of inner gradients that a sample costs in an ordinary step."""
         return 1 + len(self.gradient.points)
 
     def updated(self) -> "Method":
-        """The same method with slopes at u_t instead of u_{t-1}, as published code does.
+        """Return the same method with slopes at u_t instead of u_{t-1}, as in published code.
 
-        Where a block is met once in hundreds of steps, u_{t-1} belongs to a model long gone; u_t
-        holds a share beta of today's. The slope at w_{t-1} (version 2) is taken at the row as the
-        same sample would have updated it there, (1 - beta) u_{t-1} + beta g(w_{t-1}; xi), so that
-        G(w_t) - G(w_{t-1}) vanishes with the move of w and holds no jump of the table.
+        If a block is sampled once in hundreds of steps, u_{t-1} comes from a model of long ago,
+        while u_t contains a share beta of the current one. In version 2, the slope at w_{t-1} is
+        taken at the row as the same sample would have updated it there, which is
+        (1 - beta) u_{t-1} + beta g(w_{t-1}; xi). So G(w_t) - G(w_{t-1}) vanishes if w does not
+        change, and contains no jump of the table.
 
         Examples:
             >>> from fcco.methods import SOX
@@ -136,18 +138,18 @@ class Method:
     def _updatable(self) -> bool:
         """Whether u_t is known when the slopes at w_t are taken, closure by closure.
 
-        m/B1 is known only after the last closure. And the slope at each further point is taken
-        at the row as the sample would have updated it there, for which a row that is anchored may
-        look at the snapshot alone.
+        There are two conditions. The row of u must not depend on m/B1, which is known only after
+        the last closure. And an anchored method must have no further point besides the snapshot.
         """
         if self.inner is None or self.single_point or self.shrinks:
             return False
         if self.anchored and self.points != (Point.SNAPSHOT,):
             return False
+        # Different values of m/B1 give the same weights only if the row does not depend on it.
         return self.inner.weights(0.3, 0.7, 4.0) == self.inner.weights(0.3, 0.7, 2.0)
 
     def with_one_slope(self) -> "Method":
-        """The same method with the slope at u_{t-1} at w_t and at w_{t-1} alike (version 2).
+        """Return the same method with slopes at u_{t-1} both at w_t and at w_{t-1} (version 2).
 
         Examples:
             >>> from fcco.methods import MSVRM_V2

@@ -1,4 +1,4 @@
-"""Every method by its name: the one list that optimizers, command line, tables and tests read."""
+"""The list of all methods by name, which optimizers, the command line and tests read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ _COEFFICIENTS = ("lr", "alpha", "beta", "gamma")
 
 @dataclass(frozen=True)
 class Entry:
-    """A method, and the coefficients it is used with.
+    """A method and its coefficients.
 
     Args:
-        method: two rows of weights; its name is the name.
-        fixed: coefficients that are part of the method.
-        defaults: coefficients whose default is the method's own.
+        method: the method, whose name is also the name of the entry.
+        fixed: coefficients that are part of the method and cannot be changed.
+        defaults: coefficients whose default differs from that of other methods.
 
     Examples:
         >>> REGISTRY["msvrm-v2"].coefficients
@@ -38,7 +38,7 @@ class Entry:
 
     @property
     def coefficients(self) -> tuple[str, ...]:
-        """The coefficients that the method has, apart from those that are fixed."""
+        """The coefficients that the method has, except for the fixed ones."""
         absent = set(self.fixed)
         if self.method.inner is None:
             absent.add("beta")
@@ -47,7 +47,7 @@ class Entry:
         return tuple(name for name in _COEFFICIENTS if name not in absent)
 
     def arguments(self, **settings: Any) -> dict[str, Any]:
-        """Of ``settings`` those that the method has a use for, and what is fixed.
+        """Return those of ``settings`` that the method uses, with its defaults and fixed ones.
 
         Examples:
             >>> REGISTRY["soap"].arguments(lr=0.1, alpha=0.5, beta=0.5, gamma="age")
@@ -90,7 +90,7 @@ REGISTRY: dict[str, Entry] = {
 
 
 def register(entry: Entry) -> None:
-    """Add a method of one's own; a name that is taken is an error.
+    """Add a method of your own; a name that exists already is an error.
 
     Examples:
         >>> register(REGISTRY["sox"])
@@ -103,7 +103,7 @@ def register(entry: Entry) -> None:
 
 
 def find(name: str) -> Entry:
-    """Return the entry of a name; an unknown name is an error that lists the known ones.
+    """Return the entry of a name, or raise a ``ValueError`` that lists the known names.
 
     Examples:
         >>> find("sxo")  # doctest: +ELLIPSIS

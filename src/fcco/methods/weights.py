@@ -1,4 +1,4 @@
-"""Rows of weights, and the one linear recursion behind every estimator of the paper."""
+"""Rows of weights, and the linear recursion that all estimators of the paper share."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ Scalar = float | Tensor
 """A number, or a tensor that broadcasts over rows (gamma by age)."""
 
 T = TypeVar("T", Tensor, list[Tensor])
-"""One tensor (rows of u), or one for every parameter (z). Then weights are numbers, and ``current``
-is the caller's to give away."""
+"""One tensor (rows of u), or a list with one tensor per parameter (z). For a list, weights are
+numbers and ``current`` is overwritten."""
 
 
 class Point(Enum):
@@ -27,23 +27,23 @@ class Point(Enum):
     """
 
     CURRENT = "current"
-    """w_t, where the step is taken."""
+    """w_t, the current parameters."""
     PREVIOUS = "previous"
-    """w_{t-1}, where the step before was taken."""
+    """w_{t-1}, the parameters of the step before."""
     SNAPSHOT = "snapshot"
-    """The point of the last exact pass (version 3)."""
+    """The parameters of the last exact pass (version 3)."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What the observed quantity x enters its recursion with:
+    """The weights with which an observed quantity x enters its recursion.
 
         current x(w_t) + since_previous [x(w_t) - x(w_{t-1})]
                        + since_snapshot [x(w_t) - x(w_snapshot)] + anchor X(w_snapshot)
 
-    x is a noisy quantity (an inner value, a gradient), X its exact counterpart. Written with
-    differences, a point that coincides with the current one simply drops out, and a correction
-    with gamma near m/B1 does not cancel in floating point.
+    Here x is a noisy quantity (an inner value or a gradient), and X is its exact counterpart. The
+    weights apply to differences for two reasons. A point that coincides with the current one drops
+    out, and a correction with gamma near m/B1 does not cancel in floating point.
 
     Examples:
         >>> storm = Weights(current=0.25, since_previous=0.75)
@@ -57,13 +57,13 @@ class Weights:
     anchor: Scalar = 0.0
 
     def since(self, point: Point) -> Scalar:
-        """The weight of the change since ``point``."""
+        """Return the weight of the change since ``point``."""
         return self.since_previous if point is Point.PREVIOUS else self.since_snapshot
 
     def at_points(self, further: Iterable[Point]) -> dict[Point, float]:
-        """The plain coefficient of x at w_t and at the further points, for a sum over points.
+        """Return the coefficients of x at w_t and at the further points, for a sum over points.
 
-        A point that is left out coincides with w_t. The weights are numbers.
+        A point that is left out coincides with w_t. The weights must be numbers.
         """
         weights = {Point.CURRENT: float(self.current)}
         for point in further:
@@ -75,14 +75,14 @@ class Weights:
 
 @dataclass(frozen=True)
 class WeightRow:
-    """A row of weights as a function of the coefficients, and what must be seen for it.
+    """A row of weights as a function of the coefficients, and the points that it needs.
 
     Args:
-        weights: (beta, gamma, m/B1) -> Weights for u, (alpha) -> Weights for z.
-        points: the points besides w_t at which the row has a weight; with the snapshot the row is
-            anchored, and exact passes are needed.
-        corrected: gamma is the weight of the change since the previous point, so that with
-            gamma = 0 the previous point need not be seen.
+        weights: a function from (beta, gamma, m/B1) to ``Weights`` for u, or from (alpha) for z.
+        points: the points besides w_t at which the row has a weight. A row with the snapshot is
+            anchored, and needs exact passes.
+        corrected: whether gamma is the weight of the change since the previous point. With
+            gamma = 0 the previous point is then not needed.
 
     Examples:
         >>> WeightRow(lambda alpha: Weights(current=alpha)).points
@@ -106,13 +106,13 @@ class WeightRow:
         return Point.SNAPSHOT in self.points
 
     def check(self, what: str, *coefficients: float) -> None:
-        """Raise unless the row has weights only where it declares them.
+        """Raise an error if the row has a weight at a point that it does not declare.
 
-        A weight at a point that is not declared would be dropped in silence.
+        Such a weight would be ignored silently.
 
         Args:
-            what: how an error calls the row.
-            coefficients: any for which the weights do not vanish.
+            what: the name of the row in an error message.
+            coefficients: any coefficients for which the weights do not vanish.
         """
         weights = self.weights(*coefficients)
         if not isinstance(weights, Weights):
@@ -138,19 +138,21 @@ def advance(
     changes: Mapping[Point, T],
     anchor: T | None = None,
 ) -> T:
-    """Take one step of an estimator: u of ``MSVR``, ``MSVR-SP``, ``MSVR_SVRG``; z of ``momentum``,
-    ``eqn:z``, ``eqn:z+``.
+    """Return the next value of an estimator, u or z.
 
         keep state + current x(w_t) + sum_points since[point] (x(w_t) - x(point)) + anchor X
 
+    With different weights these are ``MSVR``, ``MSVR-SP`` and ``MSVR_SVRG`` for u, and
+    ``momentum``, ``eqn:z`` and ``eqn:z+`` for z.
+
     Args:
         state: the estimate of the step before, u_{t-1} or z_{t-1}.
-        keep: 1 - beta for u, 1 - alpha for z.
-        weights: the method's row.
-        current: the observation at w_t; a list is overwritten.
-        changes: x(w_t) - x(point) for each further point, or what stands for it (the directional
-            derivative of the single-point variant).
-        anchor: the exact quantity at the snapshot.
+        keep: the factor of the state, 1 - beta for u and 1 - alpha for z.
+        weights: the method's row of weights.
+        current: the observation at w_t. A list is overwritten.
+        changes: x(w_t) - x(point) for each further point. The single-point variant passes the
+            directional derivative instead.
+        anchor: the exact quantity at the snapshot, or None.
 
     Every argument may have leading batch dimensions.
 
@@ -163,7 +165,7 @@ def advance(
         [tensor([1.7500])]
     """
     result: T
-    if isinstance(current, list):  # in the memory of ``current``: fresh memory is slow to come by
+    if isinstance(current, list):  # reuse the memory of ``current``, because allocation is slow
         torch._foreach_mul_(current, float(weights.current))
         result = _plus(current, keep, state)
     else:
@@ -174,7 +176,7 @@ def advance(
 
 
 def _plus(total: T, weight: Scalar, term: T) -> T:
-    """Return total + weight term, in one operation; ``total`` is ours to overwrite."""
+    """Return total + weight term in one operation; a list ``total`` is overwritten."""
     if isinstance(total, list):
         torch._foreach_add_(total, term, alpha=float(weight))
         return total

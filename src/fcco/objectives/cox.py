@@ -206,6 +206,38 @@ class Cox(AnchoredObjective, ScaledObjective):
         w = None if weight is None else read_weight(weight, self.num_samples).cpu()
         return _concordance(h, self.times, self.events, w)
 
+    def baseline_hazard(self, scores: Any, weight: Any = None) -> tuple[Tensor, Tensor]:
+        """Return Breslow's estimate of the cumulative hazard H of a sample with score 0.
+
+        At each time, H rises by the number of events over the sum of exp(h) of all at risk. A
+        sample with score h has no event up to time t with probability exp(-H(t) exp(h)).
+
+        Args:
+            scores: (N,) or (N, 1), the scores of all samples.
+            weight: (N,), how much each sample counts in both sums. None: all count alike.
+
+        Returns:
+            The distinct times, rising, and H at these times in float64.
+
+        Examples:
+            >>> objective = Cox(torch.tensor([1.0, 2.0, 2.0]), torch.tensor([1, 0, 1]))
+            >>> times, hazard = objective.baseline_hazard(torch.zeros(3))
+            >>> times, hazard  # 1/3, then 1/3 + 1/2
+            (tensor([1., 2.]), tensor([0.3333, 0.8333], dtype=torch.float64))
+        """
+        h = read_scores(scores, self.num_samples, 1).detach().cpu().double()[:, 0]
+        w = torch.ones_like(h)
+        if weight is not None:
+            w = read_weight(weight, self.num_samples).cpu().double()
+        times, rank, counts = self.times.unique(return_inverse=True, return_counts=True)
+        deaths = h.new_zeros(len(times)).index_add(0, rank, w * self.events)
+        # In falling order of the times a risk set is a beginning. Logarithms of the sums stay
+        # finite where exponentials of scores would overflow.
+        log_sums = (h + w.log())[rank.argsort(descending=True)].logcumsumexp(0)
+        at_risk = log_sums[counts.flip(0).cumsum(0) - 1].flip(0)
+        rises = (deaths.log() - at_risk).exp().where(deaths > 0, 0)
+        return times, rises.cumsum(0)
+
     def running_sums(self) -> RunningSums:
         """Return the exponentials of all scores in falling times, for one cumulative sum."""
         return _CoxSums(self)

@@ -1,0 +1,114 @@
+"""Calls that wait for a backward pass, and calls that repeat what is known: every criterion.
+
+Activation checkpointing computes a forward pass again. Whatever came between the first pass and
+the backward pass, the gradient is that of the first pass, and the table is written once. Where
+nothing has moved since the last call, a criterion has the value and the gradient of a fresh one.
+"""
+
+import copy
+
+import pytest
+import torch
+from conformance.every_criterion import EVERY
+from support import Toy, make_model
+from torch.utils.checkpoint import checkpoint
+
+import fcco
+from fcco import losses as L
+from fcco.kernel.safeguard import ChangeBound
+
+# Calls in eval mode and without gradients are what these tests are about; they warn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+
+every_criterion = pytest.mark.parametrize("name", EVERY)
+
+
+def state(criterion):
+    return {key: tensor.clone() for key, tensor in criterion.state_dict().items()}
+
+
+@every_criterion
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_several_recomputed_calls_before_one_backward(name, accumulate):
+    """The third call brings what the first one brought, when the table has changed since."""
+    build, call, x = EVERY[name]
+    criterion = build()
+    if accumulate and isinstance(criterion, L.ScoreLoss):
+        return  # a score loss adds up without a switch
+    call(criterion, 0.7 * x)
+    criterion.accumulate = accumulate
+    results = []
+    for recomputed in (False, True):
+        twin = copy.deepcopy(criterion)
+        leaves = [(scale * x).requires_grad_() for scale in (0.5, 0.9, 0.5, 0.8)]
+        losses = []
+        for leaf in leaves:
+            run = lambda h, twin=twin: call(twin, h * 1.0)  # noqa: E731
+            losses.append(checkpoint(run, leaf, use_reentrant=False) if recomputed else run(leaf))
+        sum(losses).backward(retain_graph=not recomputed)
+        grads = [leaf.grad for leaf in leaves]
+        torch.optim.SGD(leaves, 0.0).step()  # which closes a window
+        results.append((*losses, *grads, *twin.state_dict().values()))
+    for plain, again in zip(*results, strict=True):
+        torch.testing.assert_close(again, plain, rtol=0, atol=0)
+
+
+@every_criterion
+def test_calls_that_only_look_leave_pending_ones_alone(name, recwarn):
+    build, call, x = EVERY[name]
+    criterion, twin = build(), build()
+    grads = []
+    for some, looking in ((criterion, False), (twin, True)):
+        leaf = (0.5 * x).requires_grad_()
+        loss = checkpoint(lambda h, c=some: call(c, h * 1.0), leaf, use_reentrant=False)
+        if looking:
+            before = state(some)
+            call(some.eval(), 0.9 * x)
+            with torch.no_grad():
+                call(some.train(), 0.9 * x)
+            assert all(before[key].equal(tensor) for key, tensor in some.state_dict().items())
+        loss.backward()
+        grads.append(leaf.grad)
+    assert grads[0].equal(grads[1])
+    recwarn.clear()
+
+
+@every_criterion
+def test_what_does_not_move_has_the_loss_of_a_fresh_criterion(name):
+    """A guard, a gain or a correction does nothing where nothing is stale."""
+    build, call, x = EVERY[name]
+    found = []
+    criterion = build()
+    for _ in range(4):
+        leaf = x.clone().requires_grad_()
+        loss = call(criterion, leaf)
+        (gradient,) = torch.autograd.grad(loss, leaf)
+        found.append((loss.detach(), gradient))
+    for loss, gradient in found[1:]:
+        torch.testing.assert_close(loss, found[0][0], rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(gradient, found[0][1], rtol=1e-9, atol=1e-13)
+
+
+def run_at_rest(version, gamma, safeguard):
+    """z after some steps whose values are exact, with weights that do not move."""
+    problem, model = Toy(6, 2), make_model("network", 2)
+    opt = fcco.MSVRM(
+        model, problem, version=version, lr=0.0, alpha=0.1, gamma=gamma, safeguard=safeguard
+    )
+    order = torch.Generator().manual_seed(0)
+    steps = [problem.everything()]  # after which every row is exact
+    steps += [problem.everything(torch.randperm(6, generator=order)[:3]) for _ in range(5)]
+    for draw in steps:
+        if opt.snapshot_due:
+            opt.snapshot(lambda: problem.inner(model, problem.everything()))
+        opt.step(lambda draw=draw: problem.inner(model, draw))
+    return [opt.state[p]["z"] for p in model.parameters()]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("gamma", ["age", "storm"])
+def test_a_safeguard_does_nothing_at_rest(version, gamma):
+    """Every G(w_t) is G(w_{t-1})."""
+    results = [run_at_rest(version, gamma, some) for some in (None, ChangeBound(ratio=0.5))]
+    for plain, guarded in zip(*results, strict=True):
+        torch.testing.assert_close(guarded, plain, rtol=1e-12, atol=1e-14)
