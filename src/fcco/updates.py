@@ -71,6 +71,7 @@ class Normalized(Update):
     ) -> list[Tensor]:
         """Divide every z by the common norm."""
         size = norm(zs)
+        # At z = 0 this avoids 0 / 0, and the direction is 0.
         size = size.clamp_min(torch.finfo(size.dtype).tiny)
         return [local(z) / size.to(z.device) for z in zs]
 
@@ -151,6 +152,7 @@ class Adam(Update):
         weight = locals_of([state["h_weight"] for state in states])
         torch._foreach_mul_(h, self.beta2)
         torch._foreach_addcmul_(h, z, z, value=1 - self.beta2)
+        # h_weight = beta2 h_weight + (1 - beta2), the same recursion as that of h.
         torch._foreach_mul_(weight, self.beta2)
         torch._foreach_add_(weight, 1 - self.beta2)
         h = self._moment(h, states)
@@ -187,6 +189,7 @@ class AMSGrad(Adam):
         return super().init(z) | {"h_max": torch.zeros_like(z)}
 
     def _moment(self, h: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
+        # The maximum is over the raw moments, before any bias correction.
         h_max = locals_of([state["h_max"] for state in states])
         torch._foreach_maximum_(h_max, h)
         return h_max

@@ -166,3 +166,26 @@ def test_the_report_says_who_wins_by_which_factor(records):
     assert "b*, 16" in report
     assert "b libauc 16 0 0 ended with ValueError: no positives." in report
     assert {path.name for path in records.glob("*.png")} == {"a.png", "b.png", "profiles.png"}
+
+
+ODD = {
+    "no gaps": {"name": "a odd 16 0 0", "seconds": 1.0, "passes": 1.0},
+    "no time": {"name": "a odd 16 0 0", "gaps": [1.0], "passes": 1.0},
+    "a word": record("a odd 16 0 0", ["low"]),
+    "a number for gaps": record("a odd 16 0 0", 3),
+    "words for numbers": record("a odd 16 0 0", [1.0], seconds="long"),
+    "a short name": record("odd", [1.0]),
+    "a batch of words": record("a odd many 0 0", [1.0]),
+    "another problem": record("gone odd 16 0 0", [1.0]),
+}
+
+
+@pytest.mark.parametrize("flaw", ODD)
+def test_an_odd_record_is_named_and_the_others_are_shown(records, flaw):
+    file = records / "runs.jsonl"
+    text = file.read_text()
+    file.write_text(json.dumps(ODD[flaw]) + "\n{cut short\n" + text)
+    with pytest.warns(UserWarning, match=rf"left out '{ODD[flaw]['name']}' of .*runs\.jsonl"):
+        outcomes = read_outcomes(records)
+    assert outcomes.solvers == ["sox", "in-batch", "libauc"]
+    assert outcomes.cost(Cell("a", 16), "sox", 0.01).passes == GRID[20]

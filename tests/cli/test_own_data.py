@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import tempfile
 import time
 from datetime import datetime
@@ -142,6 +143,42 @@ def test_errors_name_file_column_and_row(tmp_path, flaw):
     with pytest.raises(ValueError, match=r"my\.csv") as caught:
         load_own(path)
     assert words in str(caught.value)
+
+
+FLAWS = {
+    "a": ["", "old", "nan", "inf", "-inf", "1e300", "1_0", "0x1", "1,5"],
+    "label": ["", " "],
+    "time": ["", "soon", "-1", "nan"],
+    "event": ["", "2", "0.5", "perhaps"],
+    "query": ["", "  "],
+    "grade": ["", "1.5", "-1", "good"],
+}
+TABLES = {
+    "classes": (["a", "label"], [[k, f"c{k % 2}"] for k in range(20)]),
+    "survival": (["a", "time", "event"], [[k, 1 + k, k % 2] for k in range(20)]),
+    "ranking": (["a", "query", "grade"], [[k, f"q{k % 4}", k % 3] for k in range(20)]),
+}
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_one_bad_cell_is_named_wherever_it_is(data):
+    """By the file, the column, and the line or the row."""
+    header, rows = TABLES[data.draw(st.sampled_from(sorted(TABLES)))]
+    column = data.draw(st.sampled_from(header))
+    row = data.draw(st.integers(0, len(rows) - 1))
+    flaw = data.draw(st.sampled_from(FLAWS[column]))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / data.draw(st.sampled_from(["my.csv", "my.parquet"]))
+        table = changed((header, rows), row, column, flaw)
+        if path.suffix == ".csv":
+            write_csv(path, *table)
+        else:
+            pandas.DataFrame(table[1], columns=header).astype(str).to_parquet(path)
+        with pytest.raises(ValueError, match=re.escape(str(path))) as caught:
+            load_own(path)
+    place = f"line {row + 2}" if path.suffix == ".csv" else f"row {row}"
+    assert f"column {column!r}, {place}: " in str(caught.value)
 
 
 def test_errors_of_the_file_itself(tmp_path):

@@ -219,6 +219,12 @@ def test_a_broken_line_costs_no_other(tmp_path):
     with pytest.warns(UserWarning, match=r"a record of .*runs\.jsonl: it has no status") as caught:
         assert [record["name"] for record in read_runs([tmp_path])] == ["a", "c"]
     assert [warning.filename for warning in caught] == [__file__]
+    lines = [json.dumps(run(name="a")), '{"name": "b", "curve"', "[1]", json.dumps(run(name="c"))]
+    file.write_text("\n".join(lines))
+    with pytest.warns(UserWarning, match="it is no record") as caught:
+        assert [record["name"] for record in read_runs([tmp_path])] == ["a", "c"]
+    said = [str(warning.message) for warning in caught]
+    assert said == [f"left out line {n} of {file}: it is no record" for n in (2, 3)]
     file.write_text("nothing of the kind\n")
     with pytest.warns(UserWarning, match=r"runs\.jsonl: .*no line of it is a record"):
         assert read_runs([tmp_path]) == []

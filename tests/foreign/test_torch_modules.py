@@ -108,7 +108,10 @@ def test_the_gradient_is_the_derivative_of_the_value(case, training):
     module, inputs = case.build().train(training), case.call_inputs(requires_grad=True)
     parameters = tuple(module.parameters())
     assert torch.autograd.gradcheck(
-        lambda *given: module(*given[: len(inputs)]), (*inputs, *parameters)
+        lambda *given: module(*given[: len(inputs)]),
+        (*inputs, *parameters),
+        rtol=1e-5,
+        atol=1e-7,
     )
 
 

@@ -2,13 +2,14 @@
 
 from support.catalogue import CATALOGUE, RULES, Entry, flat, make_update
 from support.job import assert_same
-from support.reference import EQUATIONS, Rule, Settings, Trace, reference
+from support.reference import EQUATIONS, Act, Rule, Settings, Trace, reference, replay
 from support.toy import Draw, Toy, make_model
 
 __all__ = [
     "CATALOGUE",
     "EQUATIONS",
     "RULES",
+    "Act",
     "Draw",
     "Entry",
     "Rule",
@@ -20,4 +21,5 @@ __all__ = [
     "make_model",
     "make_update",
     "reference",
+    "replay",
 ]

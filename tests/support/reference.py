@@ -6,7 +6,7 @@ no weights, no overlay. The optimizers must agree with it to rounding.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -41,6 +41,8 @@ class Settings:
         beta: a number, "auto", or ("scent", a), ("restart", beta) or ("log", beta).
         theta: the coefficient of "ALEXR".
         scale: the coefficient of "MARS".
+        lr: for all entries of w, or one for each.
+        untrained: how many of the last entries of w are not trained yet.
     """
 
     u: str | None
@@ -51,10 +53,32 @@ class Settings:
     gamma: float | str = 0.0
     theta: float = 1.0
     scale: float = 0.025
-    lr: float = 0.1
+    lr: float | Tensor = 0.1
+    untrained: int = 0
     snapshot_every: int = 7
     initial: Tensor | None = None
     rule: Rule = field(default_factory=Rule)
+
+
+@dataclass(frozen=True)
+class Act:
+    """What happens, in this order: other settings, a restart, a snapshot, a step.
+
+    Args:
+        draw: of the step; None: there is none.
+        changes: of the settings, from here on.
+        restart: w_0 = w_1 and u_{-1} = u_0.
+        snapshot: take one.
+        move: make the step; False: only estimate, after which another optimizer may move w.
+        elsewhere: the step size of that optimizer, which goes along z.
+    """
+
+    draw: Draw | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+    restart: bool = False
+    snapshot: bool = False
+    move: bool = True
+    elsewhere: float = 0.0
 
 
 @dataclass
@@ -90,9 +114,19 @@ EQUATIONS: dict[str, dict[str, Any]] = {
 
 def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Settings) -> Trace:
     """Run one method over the given draws, starting from the parameters of linear layers."""
+    anchored = s.z in ("eqn:z+", "SVRG")
+    acts = [
+        Act(draw, snapshot=anchored and number % s.snapshot_every == 0)
+        for number, draw in enumerate(draws)
+    ]
+    return replay(problem, model, acts, s)
+
+
+def replay(problem: Toy, model: nn.Sequential, acts: Sequence[Act], s: Settings) -> Trace:
+    """Run one method through any history; the trace has one entry for each step."""
     shapes = [q.shape for q in model.parameters()]
     sizes = [q.numel() for q in model.parameters()]
-    m, p, alpha = problem.num_blocks, problem.inner_dim, s.alpha
+    m, p = problem.num_blocks, problem.inner_dim
     beta: Any = s.beta
     learned = [0.0, 0.0, 0.0]  # by beta = "auto": rows, and means of P + R and of R
 
@@ -139,17 +173,22 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
     w_s = w
     g_s = u_s = u
     full = z
+    first = True
+    t = 0
     trace = Trace()
 
-    for t, draw in enumerate(draws, start=1):
-        b, xi = draw.blocks, draw.samples
-        count = len(b)
+    for act in acts:
+        s = replace(s, **act.changes)
+        alpha = s.alpha
+        trained = torch.arange(len(w)) < len(w) - s.untrained
+        if act.restart:
+            w_prev, u_prev = w.clone(), u.clone()
 
-        # Algorithm 2, lines 3-6, with the first snapshot at t = 1.
-        if s.z in ("eqn:z+", "SVRG") and (t - 1) % s.snapshot_every == 0:
+        # Algorithm 2, lines 3-6.
+        if act.snapshot:
             w_s = w.clone()
             g_s = g(w, every.blocks, every.samples)
-            if t == 1 and s.initial is None:
+            if first and s.initial is None:
                 u = problem.feasible(g_s, every.blocks)
                 u_prev, visited = u.clone(), torch.ones(m, dtype=torch.bool)
             u_s = u.clone()
@@ -158,6 +197,12 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
                 at = u_s = problem.feasible(g_s, every.blocks)
             slopes = problem.slope(at, every.blocks)
             full = jacobian_t(w, every.blocks, every.samples, slopes) / m
+            first = False
+        if act.draw is None:
+            continue
+        t, draw = t + 1, act.draw
+        b, xi = draw.blocks, draw.samples
+        count = len(b)
 
         # A row never visited takes its fresh value, in both generations.
         if s.u is not None:
@@ -222,11 +267,16 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
 
         # G(w_t), G(w_{t-1}), G(w_s), each with the slopes of its own generation of u.
         def gradient(
-            point: Tensor, table: Tensor, b: Tensor = b, xi: Tensor = xi, draw: Draw = draw
+            point: Tensor,
+            table: Tensor,
+            b: Tensor = b,
+            xi: Tensor = xi,
+            draw: Draw = draw,
+            slope: str = s.slope,
         ) -> Tensor:
-            if s.slope == "pair":
+            if slope == "pair":
                 at = g(point, b, draw.pair)
-            elif s.slope == "value":
+            elif slope == "value":
                 at = problem.feasible(g(point, b, xi), b)
             else:
                 at = table[b]
@@ -257,11 +307,13 @@ def reference(problem: Toy, model: nn.Sequential, draws: Sequence[Draw], s: Sett
             raise ValueError(f"the reference has no branch for z: {s.z!r}")
         if t == 1:
             z_new = full if s.z in ("eqn:z+", "SVRG") else g_now
+        z_new = z_new * trained
 
         if s.u is not None:
             visited[b] = True
             last_visit[b] = t
-        w_prev, w = w, _move(w, z_new, t, s, memory)
+        w_next = _move(w, z_new, trained, s, memory) if act.move else w - act.elsewhere * z_new
+        w_prev, w = w, w_next
         u_prev, u, z = u, u_new, z_new
         trace.w.append(w)
         trace.u.append(u)
@@ -297,9 +349,11 @@ def _gamma(s: Settings, beta: float, m: int, count: int, age: Tensor) -> Any:
     return torch.tensor(drift, dtype=torch.float64).unsqueeze(1)
 
 
-def _move(w: Tensor, z: Tensor, t: int, s: Settings, memory: dict[str, Tensor]) -> Tensor:
+def _move(w: Tensor, z: Tensor, trained: Tensor, s: Settings, memory: dict[str, Tensor]) -> Tensor:
     rule, norm = s.rule, z.norm()
     direction = z
+    steps = memory.get("steps", torch.zeros_like(z)) + trained.to(z)  # of each entry
+    memory["steps"] = steps
     if rule.radius is not None and norm > rule.radius:
         direction = z * (rule.radius / norm)
     if rule.name == "normalized":
@@ -311,6 +365,6 @@ def _move(w: Tensor, z: Tensor, t: int, s: Settings, memory: dict[str, Tensor]) 
             h = torch.maximum(memory.get("h_max", torch.zeros_like(z)), h)
             memory["h_max"] = h
         if rule.bias_correction:
-            h = h / (1 - rule.beta2**t)
+            h = h / torch.where(trained, 1 - rule.beta2**steps, 1.0)
         direction = direction / (h.sqrt() + rule.eps)
-    return w - s.lr * rule.weight_decay * w - s.lr * direction
+    return torch.where(trained, w - s.lr * rule.weight_decay * w - s.lr * direction, w)

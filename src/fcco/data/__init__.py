@@ -1,4 +1,4 @@
-"""Inputs of an objective: batches for steps, exact passes, and indices for losses."""
+"""Batches for the steps of an optimizer, exact passes, and indices for losses."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ _NOW = {
     "binary": "it moved to fcco_lab.datasets.imbalance",
     "imbalanced": "it moved to fcco_lab.datasets.imbalance",
 }
-"""Names of 0.2, and what to write instead."""
+"""Names of version 0.2, with what to write instead."""
 
 
 def __getattr__(name: str) -> Any:

@@ -9,9 +9,15 @@ Part = tuple[Tensor, Tensor]
 
 
 def load_digits(seed: int = 0) -> tuple[Part, Part]:
-    """1797 images of 8 x 8 pixels in 10 classes: 1437 to train, 360 to test, stratified.
+    """Return 1797 images of 8 x 8 pixels in 10 classes, 1437 for training and 360 for testing.
 
-    Needs scikit-learn (``pip install 'fcco[sklearn]'``).
+    The split is stratified. This function needs scikit-learn (``pip install 'fcco[sklearn]'``).
+
+    Args:
+        seed: the seed of the split.
+
+    Returns:
+        ``(x, y), (x_test, y_test)``, with pixels in [0, 1], (N, 64), and classes, (N,).
 
     Examples:
         >>> (x, y), (x_test, y_test) = load_digits()

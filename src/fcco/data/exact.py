@@ -33,21 +33,21 @@ def exact_pass(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> list[Closure]:
-    """The closures of one exact pass, for ``opt.snapshot``; each makes its batch when called.
+    """Return the closures of one exact pass, for ``opt.snapshot``.
 
-    With several ranks these are the closures of this rank; each rank has the same number.
-
-    If blocks are anchors, every closure passes all partners through the model, so a pass costs one
-    sweep over the data per chunk.
+    Each closure forms its batch when it is called. With several ranks, these are the closures of
+    this rank, and all ranks have the same number. If blocks are anchors, every closure passes all
+    partners through the model, so a pass costs one sweep over the data per chunk.
 
     Args:
         model: the model, as ``objective.inner`` takes it.
-        inputs: of the samples that the objective was built from, as for ``block_loader``.
+        inputs: the inputs of the samples that the objective was built from, as for
+            ``block_loader``.
         objective: the problem.
-        chunk_size: samples per closure (or blocks, if they have many partners).
-        device: the device of the model, if the inputs are elsewhere.
-        rank: the rank of this process; by default from ``torch.distributed``, or 0.
-        world_size: the number of processes; by default from ``torch.distributed``, or 1.
+        chunk_size: the number of samples per closure, or of blocks if they have many partners.
+        device: the device of the model, if the inputs are on another one.
+        rank: the rank of this process, by default from ``torch.distributed``, or 0.
+        world_size: the number of processes, by default from ``torch.distributed``, or 1.
 
     Examples:
         >>> from fcco.objectives import MultiTaskAUC
@@ -65,12 +65,13 @@ def exact_pass(
 
     here = Ranks()
     size = here.size if world_size is None else world_size
+    # In an exact pass all ranks reduce together, so each needs equally many closures.
     spans = _even(objective.spans(chunk_size), size)
     return [partial(call, span) for span in spans[here.rank if rank is None else rank :: size]]
 
 
 def _even(spans: Sequence[Tensor], size: int) -> list[Tensor]:
-    """Spans whose number is a multiple of ``size``: some are cut in two, or single ones joined."""
+    """Make the number of spans a multiple of ``size``, by cutting some in two or joining some."""
     even = list(spans)
     while len(even) % size:
         longest = max(range(len(even)), key=lambda k: len(even[k]))
@@ -94,14 +95,14 @@ def exact_value(
     chunk_size: int = 1024,
     device: Device = None,
 ) -> float:
-    """F(w), the number to monitor; arguments as for ``exact_pass``.
+    """Return F(w), the value to monitor. The arguments are those of ``exact_pass``.
 
-    For other data than those of training, pass ``objective.on(...)`` with their labels.
+    For other data than the training data, pass ``objective.on(...)`` with their labels.
 
-    Each input passes through the model once, in eval mode; then modes, buffers and the RNG are
-    restored. (A function instead of a module is called as it is: set its modules to eval yourself.)
-    The value is ``objective.exact`` of the outputs, where the objective has it; otherwise the
-    means over all samples of every block are formed chunk by chunk.
+    Each input passes through the model once, in eval mode. Then modes, buffers and the RNG are
+    restored. If the model is a function and not a module, set its modules to eval mode yourself.
+    The value is ``objective.exact`` of the outputs, if the objective has this method. Otherwise
+    the means over all samples of every block are computed chunk by chunk.
 
     Examples:
         >>> from fcco.objectives import MultiTaskAUC
@@ -113,10 +114,12 @@ def exact_value(
     _check(chunk_size)
     parts = model if isinstance(model, tuple) else (model,)
     modules = torch.nn.ModuleList([part for part in parts if isinstance(part, torch.nn.Module)])
+    # Evaluation must not change the random numbers or buffers of the training run.
     saved = SavedState(modules.parameters(), modules)
     modes = [(module, module.training) for module in modules.modules()]
     try:
         modules.eval()
+        # ``exact`` needs each input only once, while anchors would need all partners per chunk.
         if not hasattr(objective, "exact"):
             return _value(model, inputs, objective, chunk_size, device)
         views = inputs if objective.num_views == 2 else (inputs,)
@@ -133,7 +136,7 @@ def exact_value(
 
 
 def _outputs(model: Any, source: Any, size: int, device: Device) -> Tensor:
-    """The outputs of ``model`` for all samples of ``source``, ``size`` at a time."""
+    """Return the outputs of ``model`` for all samples of ``source``, computed in chunks."""
 
     def call(rows: Tensor) -> Tensor:
         outputs: Tensor = model(each(take(source, rows), lambda part: part.to(device)))
@@ -157,6 +160,7 @@ def _value(
         counts = probe.samples_per_row()
         sums.add(probe.blocks, rows, counts)
         if probe.loss is not None:
+            # The mean loss of a chunk counts by the number of its samples.
             loss += float(probe.loss) * int(counts.sum())
     assert sums is not None
     value = form.outer(sums.means(), torch.arange(objective.num_blocks)).mean()

@@ -1,4 +1,4 @@
-"""Inputs: tensors, or data sets from which samples are read one by one."""
+"""Inputs of the model: tensors, or data sets from which samples are read one by one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,17 +16,17 @@ Part = int | str | Callable[[Any], Any]
 
 
 class Inputs(Dataset[Any]):
-    """The part of each sample that the model takes, for ``block_loader`` and ``exact_value``.
+    """A data set that yields the part of each sample that the model takes.
 
-    The model is called with what ``collate_fn`` makes of a list of these parts: a tensor, or a
-    tuple or dict of tensors.
+    Pass it as the inputs of ``block_loader`` and ``exact_value``. The model is called with the
+    result of ``collate_fn`` for a list of these parts: a tensor, or a tuple or dict of tensors.
 
     Args:
-        dataset: anything with ``len`` and ``[int]``.
-        input: the position (of a tuple) or key (of a dict) of the model's input, a list of them for
-            several inputs, or a function of the sample; None: the whole sample.
-        collate_fn: makes a batch of a list of inputs, as in ``DataLoader``, for sequences of
-            several lengths, say.
+        dataset: any object with ``len`` and ``[int]``.
+        input: the position (in a tuple) or key (in a dict) of the model's input, a list of them for
+            several inputs, or a function of the sample. By default the whole sample is the input.
+        collate_fn: a function that makes a batch of a list of inputs, as in ``DataLoader``, for
+            example for sequences of different lengths.
 
     Examples:
         >>> import torch
@@ -56,7 +56,8 @@ class Inputs(Dataset[Any]):
         return self._select(self.dataset[index])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Several at once, as fast as ``dataset`` can."""
+        """Return several inputs at once, in the way that is fastest for ``dataset``."""
+        # Data sets with ``__getitems__`` (as those of Hugging Face) read a batch at once.
         fetch = getattr(self.dataset, "__getitems__", None)
         samples = fetch(indices) if callable(fetch) else [self.dataset[i] for i in indices]
         return [self._select(sample) for sample in samples]
@@ -77,7 +78,7 @@ class Inputs(Dataset[Any]):
 
 
 def take(source: Any, positions: Tensor) -> Any:
-    """The samples of ``source`` at ``positions``; of a pair of views, those of both.
+    """Return the samples of ``source`` at ``positions``; for a pair of views, those of both.
 
     Examples:
         >>> take(torch.tensor([5, 6, 7]), torch.tensor([2, 0]))
@@ -100,7 +101,7 @@ def take(source: Any, positions: Tensor) -> Any:
 
 
 def read_inputs(given: Any, objective: SampledObjective) -> Any:
-    """Inputs of the samples that an objective was built from, checked; arrays become tensors.
+    """Check the inputs of the samples of an objective; arrays become tensors.
 
     Examples:
         >>> from fcco.objectives import NCA

@@ -1,4 +1,4 @@
-"""The stream of batches for training, loaded here or by worker processes."""
+"""The stream of training batches, loaded in this process or by worker processes."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,13 +16,11 @@ __all__ = ["BlockLoader", "block_loader", "filled"]
 
 
 class BlockLoader:
-    """Iterates over the batches of a sampler, ``num_steps`` per epoch.
+    """An iterable over the batches of a sampler, with ``num_steps`` batches per epoch.
 
-    An interrupted iteration continues where it stopped; after the end of an epoch the next one
-    begins, with new draws.
-
-    ``state_dict`` is the position of the last returned batch, even if workers have read ahead.
-    See ``block_loader``.
+    An interrupted iteration continues where it stopped. After the end of an epoch, the next
+    iteration begins a new epoch with new draws. ``state_dict`` holds the position of the last
+    returned batch, even if workers have read ahead. Use ``block_loader`` to make one.
     """
 
     def __init__(
@@ -55,14 +53,16 @@ class BlockLoader:
             num_workers=self.num_workers,
             pin_memory=self.pin_memory,
         )
-        with torch.random.fork_rng(devices=[]):  # seeds its workers from the model's stream
+        # DataLoader draws the seed of its workers from the global RNG, which the model uses too.
+        with torch.random.fork_rng(devices=[]):
             batches = iter(loader)
         for batch in batches:
+            # The position advances when a batch is returned, not when a worker reads it.
             self.sampler.step += 1
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The position in the stream."""
+        """Return the position in the stream."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -71,12 +71,12 @@ class BlockLoader:
 
 
 def filled(batch: Batch, inputs: Any) -> Batch:
-    """The batch with samples of ``inputs`` in the place of their positions."""
+    """Return the batch with samples of ``inputs`` in place of their positions."""
     return batch.filled(take(inputs, batch.inputs))
 
 
 class _Filling(Dataset[Batch]):
-    """Reads the samples of a batch of positions, in a worker."""
+    """A data set that reads the samples of a batch of positions, in a worker process."""
 
     def __init__(self, inputs: Any) -> None:
         self.inputs = inputs
@@ -86,7 +86,7 @@ class _Filling(Dataset[Batch]):
 
 
 class _Ahead:
-    """The batches of the sampler from its current position, without moving it."""
+    """An iterable over the next batches of the sampler that does not change its position."""
 
     def __init__(self, sampler: BlockSampler) -> None:
         self.sampler = sampler
@@ -113,24 +113,24 @@ def block_loader(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> BlockLoader:
-    """Batches for ``objective.inner``: distinct blocks with inner samples.
+    """Return a loader of batches for ``objective.inner``, with distinct blocks and inner samples.
 
     Args:
-        inputs: of the samples that the objective was built from, in their order: a tensor, an
-            array, a data set (``Inputs`` makes one of tuples or dicts), or a pair of them for two
-            views.
+        inputs: the inputs of the samples that the objective was built from, in their order. They
+            are a tensor, an array, a data set (see ``Inputs`` for tuples and dicts), or a pair of
+            these for two views.
         objective: the problem, built from labels; it knows the samples of every block.
-        blocks_per_step: B1, the total of all ranks.
-        samples_per_block: inner samples per block.
-        num_steps: batches per epoch, that is, per iteration.
+        blocks_per_step: B1, the number of blocks per step of all ranks together.
+        samples_per_block: the number of inner samples per block.
+        num_steps: the number of batches per epoch, which is one iteration over the loader.
         seed: the seed of the stream, which depends on nothing else.
         replacement: whether a sample may occur twice for a block.
-        num_workers: processes that read ahead, for samples that are slow to read.
-        pin_memory: for faster copies to a GPU.
-        shares: the number of parts of the blocks; any number of ranks that divides it sees the
-            same stream, see ``BlockSampler``.
-        rank: the rank of this process; by default from ``torch.distributed``, or 0.
-        world_size: the number of processes; by default from ``torch.distributed``, or 1.
+        num_workers: the number of processes that read ahead, for samples that are slow to read.
+        pin_memory: whether to use pinned memory, for faster copies to a GPU.
+        shares: the number of parts into which the blocks are divided. Any number of ranks that
+            divides it gets the same stream, see ``BlockSampler``.
+        rank: the rank of this process, by default from ``torch.distributed``, or 0.
+        world_size: the number of processes, by default from ``torch.distributed``, or 1.
 
     Examples:
         >>> from fcco.objectives import MultiTaskAUC

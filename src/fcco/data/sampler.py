@@ -1,4 +1,4 @@
-"""The choice of blocks and samples per step: reproducible, resumable, on any number of ranks."""
+"""The choice of blocks and samples for each step, reproducible on any number of ranks."""
 
 import math
 from collections.abc import Iterator
@@ -16,25 +16,26 @@ __all__ = ["BlockSampler"]
 
 
 class BlockSampler:
-    """B1 distinct blocks per step, drawn uniformly, with inner samples.
+    """A sampler that draws B1 distinct blocks per step uniformly, with their inner samples.
 
-    Step t draws from a generator seeded by (seed, t), so the stream depends on nothing else, the
-    position is one number, and loaders may read ahead.
+    Step t uses a generator seeded by (seed, t). So the stream depends on nothing else, the position
+    is one number, and loaders may read ahead.
 
     ``shares`` divides the blocks into equal parts, and each part contributes equally to B1. A rank
-    draws only from its own shares; any number of ranks that divides ``shares``, including one, sees
+    draws only from its own parts. Any number of ranks that divides ``shares``, including one, gets
     the same stream.
 
     Args:
-        objective: knows the samples of every block.
-        blocks_per_step: B1, the total of all ranks.
-        samples_per_block: inner samples per block.
-        num_steps: batches per epoch, that is, per iteration.
+        objective: the problem, which knows the samples of every block.
+        blocks_per_step: B1, the number of blocks per step of all ranks together.
+        samples_per_block: the number of inner samples per block.
+        num_steps: the number of batches per epoch, which is one iteration.
         seed: the seed of the stream.
         replacement: whether a sample may occur twice for a block.
-        shares: the number of shares, at least the number of ranks; if larger, it must divide m.
-        rank: the rank of this process; by default from ``torch.distributed``, or 0.
-        world_size: the number of processes; by default from ``torch.distributed``, or 1.
+        shares: the number of parts. It is raised to a multiple of the number of ranks, and if it
+            is larger than that number, it must divide m.
+        rank: the rank of this process, by default from ``torch.distributed``, or 0.
+        world_size: the number of processes, by default from ``torch.distributed``, or 1.
 
     Examples:
         >>> from fcco.objectives import MultiTaskAUC
@@ -75,7 +76,7 @@ class BlockSampler:
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"rank must lie in 0..{self.world_size - 1}, got {self.rank}")
         self.shares = self._cut(objective.num_blocks, blocks_per_step, shares)
-        """The blocks per step of this rank."""
+        """The parts of the blocks that this rank draws from."""
         self.objective = objective
         self.blocks_per_step = blocks_per_step
         self.samples_per_block = samples_per_block
@@ -83,10 +84,10 @@ class BlockSampler:
         self.seed = whole("seed", seed)
         self.replacement = replacement
         self.step = 0
-        """Batches returned so far, in all epochs."""
+        """Number of batches returned so far, in all epochs."""
 
     def _cut(self, num_blocks: int, blocks_per_step: int, shares: int) -> list[Share]:
-        """The shares that this rank owns."""
+        """Return the parts of the blocks that this rank owns."""
         size = math.lcm(shares, self.world_size)
         if blocks_per_step % size:
             raise ValueError(
@@ -94,8 +95,8 @@ class BlockSampler:
                 f"({self.world_size} ranks)"
             )
         if size != self.world_size and num_blocks % size:
-            # Equal draws from unequal shares favour the blocks of the smaller; an optimizer weights
-            # only whole ranks.
+            # Equally many draws from unequal parts favour the blocks of the smaller part. The
+            # optimizer corrects this between ranks, but not between parts of one rank.
             raise ValueError(f"{num_blocks} blocks cannot be divided into {size} equal shares")
         each = size // self.world_size
         mine = [Share(num_blocks, self.rank * each + k, size) for k in range(each)]
@@ -121,11 +122,13 @@ class BlockSampler:
             yield self.at(self.step)
 
     def at(self, step: int) -> Batch:
-        """The batch of one step, counted from 1, with positions in the place of samples."""
+        """Return the batch of one step, counted from 1, with positions in place of samples."""
         count = self.blocks_per_step // self.shares[0].size
         common = torch.Generator().manual_seed(_mixed(self.seed, step))
         blocks, uniform = [], []
         for share in self.shares:
+            # Each part has its own generator, so that a rank need not draw for the others. The
+            # samples that all blocks share come from the common one.
             own = common
             if share.size > 1:
                 own = torch.Generator().manual_seed(_mixed(_mixed(self.seed, step), share.rank))
@@ -138,7 +141,7 @@ class BlockSampler:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The position in the stream."""
+        """Return the position in the stream."""
         return {"step": self.step, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -147,7 +150,7 @@ class BlockSampler:
 
 
 def _mixed(seed: int, step: int) -> int:
-    """One number from two; neighbouring seeds and steps give unrelated numbers (splitmix64)."""
+    """Hash two numbers into one; neighbouring seeds and steps become unrelated (splitmix64)."""
     x = (seed * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03 + 1) % 2**64
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> shift)) * factor % 2**64

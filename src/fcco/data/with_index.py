@@ -1,4 +1,4 @@
-"""Any data set, with the position of every sample beside it."""
+"""A wrapper of any data set that adds the position of every sample."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,17 +9,18 @@ __all__ = ["WithIndex"]
 
 
 class WithIndex(Dataset[Any]):
-    """What a loss that remembers samples needs: each sample comes with its index.
+    """A data set whose samples come with their index, as losses that remember samples need it.
 
-    (x, y) becomes (x, y, index), x becomes (x, index), and a dict gets a key "index".
+    A sample (x, y) becomes (x, y, index), x becomes (x, index), and a dict gets a key "index".
 
-    The index is the position in ``dataset``, whatever is done to the wrapped data set later. So
-    ``WithIndex(Subset(data, rows))`` counts within the subset, for a criterion built from the
-    labels of the subset, and ``Subset(WithIndex(data), rows)`` (or a k-fold split of it) counts in
-    ``data``, for a criterion built from all labels: F is then that of the samples it has seen.
+    The index is the position in ``dataset``, whatever is done to the wrapped data set later. There
+    are two ways to use a subset. ``WithIndex(Subset(data, rows))`` counts within the subset, for a
+    criterion built from the labels of the subset. ``Subset(WithIndex(data), rows)``, or a k-fold
+    split of it, counts in ``data``, for a criterion built from all labels. F is then that of the
+    samples it has seen.
 
     Args:
-        dataset: anything with ``len`` and ``[int]``.
+        dataset: any object with ``len`` and ``[int]``.
 
     Examples:
         >>> import torch
@@ -47,7 +48,7 @@ class WithIndex(Dataset[Any]):
         return _beside(self.dataset[index], self._position(index))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Several at once, as fast as ``dataset`` can: torch's loaders ask for this."""
+        """Return several samples at once, which torch's loaders call if it exists."""
         fetch = getattr(self.dataset, "__getitems__", None)
         samples = fetch(indices) if callable(fetch) else [self.dataset[i] for i in indices]
         return [
@@ -55,6 +56,7 @@ class WithIndex(Dataset[Any]):
         ]
 
     def _position(self, index: int) -> int:
+        # data[-1] must give the position N - 1, under which the loss knows the sample.
         return int(index) + (len(self) if index < 0 else 0)
 
 

@@ -1,4 +1,4 @@
-"""Several processes, one problem: who owns which blocks, and how they agree."""
+"""Training with several processes: which rank owns which blocks, and how ranks agree."""
 
 from fcco.distributed.ranks import Ranks
 from fcco.distributed.reduction import Reduction

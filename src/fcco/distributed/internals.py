@@ -1,8 +1,8 @@
-"""What torch offers no public way for, in one place. Tried with the releases named in ``TRIED``.
+"""All uses of torch's private interfaces, tested with the releases named in ``TRIED``.
 
 ``DistributedDataParallel`` and ``fully_shard`` assume one forward and one backward pass per step. A
-step that visits several points, or that fails half-way, has to ask them what they are waiting for,
-and to make them let go of it.
+step that visits several points, or that fails half-way, must ask them what they are waiting for,
+and make them discard it. torch offers no public way to do so.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 TRIED = ("2.13",)
-"""The releases of torch with which the tests of this package were run."""
+"""Releases of torch with which the tests of this package were run."""
 
 
 def active_ddp() -> DistributedDataParallel | None:
@@ -32,12 +32,12 @@ def active_ddp() -> DistributedDataParallel | None:
 def exclude_from_broadcast(wrapper: DistributedDataParallel, names: Iterable[str]) -> None:
     """Keep DDP from broadcasting these buffers before every forward pass."""
     wrapper.parameters_to_ignore |= set(names)
-    # What is left may be nothing, and DDP broadcasts what its list from before says.
+    # DDP made its list of buffers when it was built, so the list is made again without these.
     wrapper._assign_modules_buffers()
 
 
 def has_ddp_averaged(module: Any) -> bool:
-    """Return whether DDP has averaged what the last backward pass gave it."""
+    """Return whether DDP has averaged the gradients of the last backward pass."""
     try:
         module._check_reducer_finalized()
     except RuntimeError:
@@ -46,22 +46,22 @@ def has_ddp_averaged(module: Any) -> bool:
 
 
 def discard_ddp_gradients(module: Any) -> None:
-    """Make DDP forget a backward pass that broke off: it waits for the rest of it."""
+    """Make DDP discard an interrupted backward pass, the rest of which it waits for."""
     if not has_ddp_averaged(module):
         module.reducer._reset_state()
 
 
 def discard_fsdp_gradients(module: Any) -> None:
-    """Make FSDP2 forget a backward pass that broke off.
+    """Make FSDP2 discard an interrupted backward pass.
 
-    It keeps gradients with its gathered parameters, where ``.grad`` does not show them.
+    FSDP2 stores gradients with its gathered parameters, where ``.grad`` does not show them.
     """
     state = module._get_fsdp_state()
     if state._is_root and hasattr(module, "reset_iter_state"):
         module.reset_iter_state()
     for group in getattr(state, "_fsdp_param_groups", ()):
         for param in group.fsdp_params:
-            if "unsharded_accumulated_grad" in vars(param):  # in older releases
+            if "unsharded_accumulated_grad" in vars(param):  # the attribute of older releases
                 param.unsharded_accumulated_grad = None
             if hasattr(param, "_unsharded_param"):
                 param._unsharded_param.grad = None

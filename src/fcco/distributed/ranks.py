@@ -1,4 +1,4 @@
-"""The processes a problem is spread over, and the few words they exchange."""
+"""The processes that share a problem, and the operations between them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class Ranks:
-    """The ranks of a process group; a single one where ``torch.distributed`` is not set up.
+    """The ranks of a process group, or a single rank if ``torch.distributed`` is not initialized.
 
-    Every rank owns an equal share of the blocks: it samples them, probes them and keeps their rows.
-    What a step exchanges is the gradient, which DDP or FSDP2 averages, and one vector of five
-    numbers, by which the ranks agree that no one found a fault.
+    Every rank owns an equal share of the blocks: it samples them, probes them and stores their
+    rows. In a step, ranks exchange the gradient, which DDP or FSDP2 averages. They also exchange
+    one vector of a few numbers, by which they agree that no rank found an error.
 
     Args:
-        group: of the ranks that share the blocks (the data-parallel ones, where others hold parts
-            of the model); None: all.
-        defer: reduce gradients once per step, at the last backward pass, instead of at each point.
-            Under FSDP2 that keeps a whole gradient in memory between the points.
+        group: the process group of the ranks that share the blocks, by default all ranks. If other
+            ranks hold parts of the model, it is the group of the data-parallel ones.
+        defer: whether to reduce gradients once per step, at the last backward pass, instead of at
+            each point. Under FSDP2 this keeps a whole gradient in memory between the points.
 
     Examples:
         >>> Ranks().size
@@ -45,37 +45,38 @@ class Ranks:
 
     @classmethod
     def alone(cls) -> "Ranks":
-        """This process by itself, whatever others there are."""
+        """Return ranks that consist of this process only, whatever others there are."""
         ranks = cls.__new__(cls)
         ranks.group, ranks.rank, ranks.size = None, 0, 1
         ranks.reduction, ranks._meshes = Reduction(active=_active()), {}
         return ranks
 
     def share(self, total: int) -> Share:
-        """This rank's part of ``total`` things."""
+        """Return this rank's part of ``total`` things."""
         return Share(total, self.rank, self.size)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over ranks, in place."""
+        """Add up a tensor over the ranks in place, and return it."""
         if self.size > 1:
             dist.all_reduce(tensor, group=self.group)
         return tensor
 
     def any(self, here: bool, device: torch.device) -> bool:
-        """Whether it holds on some rank."""
+        """Return whether a condition holds on some rank."""
         if self.size == 1:
             return here
         return bool(self.sum(torch.tensor(int(here), device=device)))
 
     def together(self, device: torch.device, call: Callable[[], T]) -> T:
-        """What ``call`` returns; if it raises on one rank, all raise.
+        """Call a function and return its result; if it raises on one rank, all ranks raise.
 
         Args:
-            device: of the word the ranks exchange.
-            call: exchanges nothing itself.
+            device: the device of the flag that the ranks exchange.
+            call: the function, which must not communicate itself.
         """
         if self.size == 1:
             return call()
+        # A rank that raised alone would leave the others waiting for it in their next exchange.
         error: Exception | None = None
         try:
             result = call()
@@ -86,7 +87,7 @@ class Ranks:
         return result
 
     def gather(self, part: Tensor) -> list[Tensor]:
-        """The same-sized tensors of all ranks, in their order."""
+        """Return the tensors of all ranks, which have the same size, in the order of ranks."""
         if self.size == 1:
             return [part]
         parts = [torch.empty_like(part) for _ in range(self.size)]
@@ -94,18 +95,21 @@ class Ranks:
         return parts
 
     def whole(self, part: Tensor, total: int) -> Tensor:
-        """The rows of all ranks, put together from each one's share of ``total``."""
+        """Return the rows of all ranks, joined from each rank's share of ``total``."""
         if self.size == 1:
             return part
+        # all_gather needs equal sizes. Only the last shares are shorter, so the padding of all
+        # ranks together is at the end.
         padded = part.new_zeros(self.share(total).max_count, *part.shape[1:])
         padded[: len(part)] = part
         return torch.cat(self.gather(padded))[:total]
 
     def sharded(self, part: Tensor, total: int) -> Tensor:
-        """This rank's rows as its share of one DTensor, which torch's checkpoints can re-cut."""
+        """Return this rank's rows as its part of a DTensor, which torch's checkpoints can split."""
         from torch.distributed.tensor import DTensor, Shard
 
         shape = torch.Size((total, *part.shape[1:]))
+        # from_local would otherwise infer the shape from equal parts, but the last may be shorter.
         stride = torch.empty(shape, device="meta").stride()
         wrapped: Tensor = DTensor.from_local(
             part, self._mesh(part.device), [Shard(0)], run_check=False, shape=shape, stride=stride
@@ -113,7 +117,7 @@ class Ranks:
         return wrapped
 
     def _mesh(self, device: torch.device) -> Any:
-        """Of the kind the tensor lies on, or it would be moved."""
+        """Return a device mesh of the tensor's device type; with another one it would be moved."""
         from torch.distributed.device_mesh import DeviceMesh
 
         group: Any = dist.group.WORLD if self.group is None else self.group
@@ -122,14 +126,14 @@ class Ranks:
         return self._meshes[device.type]
 
     def __deepcopy__(self, memo: Any) -> "Ranks":
-        # A process group is not copied, and the modules of the copy are other ones.
+        # A process group cannot be copied, and the copy will be used with other modules.
         ranks = Ranks.alone()
         ranks.group, ranks.rank, ranks.size = self.group, self.rank, self.size
         ranks.reduction.defer = self.reduction.defer
         return ranks
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A process group belongs to its process: what is unpickled finds the default one.
+        # A process group belongs to its process, so the unpickled object uses the default one.
         return _restored, (self.rank, self.size, self.reduction.defer)
 
 

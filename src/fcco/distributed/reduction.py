@@ -1,4 +1,4 @@
-"""When DDP and FSDP2 reduce gradients, and when FSDP2 lets go of what it gathered."""
+"""Control over when DDP and FSDP2 reduce gradients, and when FSDP2 frees what it gathered."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,28 +17,29 @@ __all__ = ["Reduction"]
 
 
 class Reduction:
-    """One reduction per step: all points accumulate in ``.grad``, and only the last is averaged.
+    """An object that makes DDP and FSDP2 reduce gradients only once per step.
 
-    The optimizer is given parameters, not modules, so the distributed modules are noted as the
-    first closure calls them.
+    All points accumulate in ``.grad``, and only the last backward pass averages over ranks. The
+    optimizer gets parameters and not modules. So the distributed modules are found when the first
+    closure calls them.
 
     Args:
-        active: whether ``torch.distributed`` is set up.
-        defer: see ``Ranks``.
+        active: whether ``torch.distributed`` is initialized.
+        defer: whether to reduce only once per step, see ``Ranks``.
     """
 
     def __init__(self, *, active: bool, defer: bool = True) -> None:
         self.active = active
         self.defer = defer
         self.modules: dict[Any, None] = {}
-        """Those of ``DistributedDataParallel`` and ``fully_shard``."""
+        """The modules of ``DistributedDataParallel`` and ``fully_shard``."""
 
     @contextmanager
     def around(self, *, last: bool) -> Iterator[None]:
-        """Around one call of a closure and its backward pass, if it has one.
+        """Return a context for one call of a closure and its backward pass, if it has one.
 
         Args:
-            last: whether gradients are to be averaged now.
+            last: whether gradients are averaged in this call.
         """
         if not self.active:
             yield
@@ -49,6 +50,7 @@ class Reduction:
                 for module in self.modules:
                     _enter(module, apart, stack)
             else:
+                # No distributed module is known yet. A global hook finds those that are called.
                 hook = register_module_forward_pre_hook(
                     lambda module, inputs: self._note(module, apart, stack)
                 )
@@ -58,7 +60,7 @@ class Reduction:
                 self._check_finished()
 
     def forget(self) -> None:
-        """Drop what was held back: after an error, gradients of a step that did not take place."""
+        """Discard the gradients that were not reduced yet, after an error in a step."""
         for module in self.modules:
             if _is_fsdp(module):
                 discard_fsdp_gradients(module)
@@ -66,7 +68,7 @@ class Reduction:
                 discard_ddp_gradients(module)
 
     def _check_finished(self) -> None:
-        """Raise if DDP waits for a gradient that will not come: it has averaged nothing."""
+        """Raise an error if DDP still waits for a gradient, because it then averaged nothing."""
         for module in self.modules:
             if not _is_fsdp(module) and not has_ddp_averaged(module):
                 unused = [name for name, p in module.module.named_parameters() if p.grad is None]
@@ -82,6 +84,7 @@ class Reduction:
 
         if called in self.modules or not isinstance(called, DistributedDataParallel | FSDPModule):
             return
+        # A wrapped module may contain further wrapped modules, as with one fully_shard per layer.
         for module in called.modules():
             if isinstance(module, DistributedDataParallel | FSDPModule):
                 self.modules[module] = None
@@ -95,10 +98,11 @@ def _is_fsdp(module: Any) -> bool:
 def _enter(module: Any, apart: bool, stack: ExitStack) -> None:
     if not _is_fsdp(module):
         if apart:
+            # DDP decides in the forward pass whether the following backward pass reduces.
             stack.enter_context(module.no_sync())
         return
-    # After a forward pass without a backward pass FSDP2's root keeps what it gathered, and would
-    # take it for the parameters of the next point.
+    # After a forward pass without a backward pass, FSDP2's root keeps the gathered parameters. It
+    # would use them at the next point, where they are out of date.
     module.reshard()
     stack.callback(module.reshard)
     if apart:

@@ -1,4 +1,4 @@
-"""Parameters sharded over ranks (DTensors, as FSDP2 makes them): local parts and global norms."""
+"""Functions for parameters that are sharded over ranks, as FSDP2 does with DTensors."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,13 +14,13 @@ __all__ = ["cut", "global_norm", "is_sharded", "like", "likes", "local", "locals
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
-"""Told apart by type at once: a step asks dozens of times."""
+"""Types that are never sharded. Comparing types is fast, and a step does it dozens of times."""
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether ``tensor`` is a DTensor.
+    """Return whether ``tensor`` is a DTensor.
 
-    Importing DTensor takes a second, and nobody has one who did not import it.
+    Importing DTensor takes a second. If nobody has imported it, no tensor can be one.
 
     Examples:
         >>> is_sharded(torch.zeros(2))
@@ -33,9 +33,9 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """This rank's part of a DTensor, sharing its memory; any other tensor as it is.
+    """Return this rank's part of a DTensor, which shares its memory; other tensors as they are.
 
-    Everything that works entry by entry works on local parts, and asks no other rank.
+    Operations on single entries work on local parts, without communication.
 
     Examples:
         >>> z = torch.zeros(2)
@@ -44,13 +44,13 @@ def local(tensor: Tensor) -> Tensor:
     """
     if type(tensor) in _PLAIN or not is_sharded(tensor):
         return tensor
-    with torch.no_grad():  # else a view that autograd tracks
+    with torch.no_grad():  # otherwise it would be a view that autograd tracks
         part: Tensor = tensor.to_local()  # type: ignore[attr-defined]
     return part
 
 
 def locals_of(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """``local`` of each.
+    """Return ``local`` of each tensor.
 
     Examples:
         >>> locals_of([torch.zeros(1)])
@@ -64,7 +64,7 @@ def locals_of(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 
 def like(part: Tensor, whole: Tensor) -> Tensor:
-    """``part`` as this rank's part of a tensor laid out as ``whole`` is; undoes ``local``.
+    """Return ``part`` as this rank's part of a tensor laid out like ``whole``; it undoes ``local``.
 
     Examples:
         >>> like(part := torch.ones(2), torch.zeros(2)) is part
@@ -76,7 +76,7 @@ def like(part: Tensor, whole: Tensor) -> Tensor:
 
 
 def likes(parts: Sequence[Tensor], wholes: Sequence[Tensor]) -> list[Tensor]:
-    """``like`` of each; undoes ``locals_of``.
+    """Return ``like`` of each pair of tensors; it undoes ``locals_of``.
 
     Examples:
         >>> likes([torch.ones(1)], [torch.zeros(1)])
@@ -90,7 +90,7 @@ def likes(parts: Sequence[Tensor], wholes: Sequence[Tensor]) -> list[Tensor]:
 
 
 def cut(whole: Tensor, like: Tensor) -> Tensor:
-    """``whole``, which every rank has, laid out as ``like`` is; nothing is sent.
+    """Return ``whole``, which every rank has, laid out like ``like``, without communication.
 
     Examples:
         >>> cut(whole := torch.ones(2), torch.zeros(2)) is whole
@@ -107,7 +107,7 @@ def cut(whole: Tensor, like: Tensor) -> Tensor:
 def written(params: Sequence[Tensor]) -> None:
     """Tell autograd that the local parts were written to.
 
-    A DTensor does not notice, and a graph still alive would give wrong gradients in silence.
+    A DTensor does not notice it. A graph that is still alive would silently give wrong gradients.
     """
     for p in params:
         if type(p) not in _PLAIN and is_sharded(p):
@@ -115,9 +115,9 @@ def written(params: Sequence[Tensor]) -> None:
 
 
 def global_norm(tensors: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of all entries, of all ranks; sharded and other tensors may be mixed.
+    """Return the Euclidean norm of all entries of all ranks; sharded and other tensors may mix.
 
-    One small reduction for every way in which tensors are sharded.
+    It takes one small reduction for every layout in which tensors are sharded.
 
     Examples:
         >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
@@ -132,22 +132,24 @@ def global_norm(tensors: Sequence[Tensor]) -> Tensor:
         return _joined(norms)
     parts = [norm for norm, tensor in zip(norms, tensors, strict=True) if not is_sharded(tensor)]
     for members in layouts.values():
+        # Squared norms add up over the ranks that divide these tensors.
         square = _joined([norms[j] for j in members]).square()
         parts.append(_summed(square, tensors[members[0]]).sqrt())
     return _joined(parts)
 
 
 def _joined(norms: Sequence[Tensor]) -> Tensor:
-    """The norm of norms, which may lie on several devices."""
+    """Return the norm of norms, which may be on several devices."""
     device = norms[0].device
     total: Tensor = torch.linalg.vector_norm(torch.stack([norm.to(device) for norm in norms]))
     return total
 
 
 def _summed(square: Tensor, whole: Tensor) -> Tensor:
-    """The sum of ``square`` over the ranks among which ``whole`` is divided."""
+    """Return the sum of ``square`` over the ranks among which ``whole`` is divided."""
     from torch.distributed.tensor import Partial, Replicate
 
+    # A replicated dimension holds the same number on all ranks, and must not be added up.
     placements = [
         Replicate() if placement.is_replicate() else Partial()
         for placement in whole.placements  # type: ignore[attr-defined]

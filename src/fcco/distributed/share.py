@@ -1,4 +1,4 @@
-"""The part of a row of things that one rank holds."""
+"""The part of a sequence that one rank holds."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,10 +8,11 @@ __all__ = ["Share"]
 
 @dataclass(frozen=True)
 class Share:
-    """An even cut: ceil(total / size) neighbours each, and what is left for the last ranks.
+    """The contiguous part of ``total`` positions that one of ``size`` ranks holds.
 
-    It is the cut of torch's ``Shard(0)``, so that ``torch.distributed.checkpoint`` can put the
-    shares together and cut them anew for another number of ranks.
+    Every rank holds ceil(total / size) positions, and the last ranks hold what is left. torch's
+    ``Shard(0)`` divides in the same way. So ``torch.distributed.checkpoint`` can join the parts and
+    divide them again for another number of ranks.
 
     Examples:
         >>> [(s.start, s.stop) for s in (Share(10, rank, 4) for rank in range(4))]
@@ -24,7 +25,8 @@ class Share:
 
     @cached_property
     def max_count(self) -> int:
-        """The number that the first rank holds."""
+        """The number of positions that the first rank holds."""
+        # The ceiling of total / size in whole numbers.
         return -(-self.total // self.size)
 
     @cached_property
@@ -34,7 +36,7 @@ class Share:
 
     @cached_property
     def stop(self) -> int:
-        """The first position after those of this rank."""
+        """The position after the last one of this rank."""
         return min(self.start + self.max_count, self.total)
 
     @cached_property
@@ -44,17 +46,17 @@ class Share:
 
     @cached_property
     def min_count(self) -> int:
-        """The number that the last rank holds."""
+        """The number of positions that the last rank holds."""
         return Share(self.total, self.size - 1, self.size).count
 
     @cached_property
     def weight(self) -> float:
-        """What a mean over this share counts in the mean over ranks, so that it is that over all.
+        """The factor of a mean over this share that makes the mean over ranks the mean over all.
 
-        1 if all shares are equal.
+        It is 1 if all shares are equal.
         """
         return self.count * self.size / self.total
 
     def owner(self, position: int) -> int:
-        """The rank that holds ``position``."""
+        """Return the rank that holds ``position``."""
         return position // self.max_count

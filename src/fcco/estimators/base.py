@@ -1,4 +1,4 @@
-"""The common part of all estimators: arguments, features, the model and its training."""
+"""The common base class of all estimators: settings, features, the model and its training."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -27,47 +27,49 @@ from fcco.schedules.stopping import keep_best
 __all__ = ["Record", "ScoringEstimator"]
 
 _NUM_EVALUATIONS = 20
-"""The number of entries in the history of a network's training."""
+"""Number of entries in the history of a network's training."""
 
 
 class Record(NamedTuple):
     """One entry of a history."""
 
     step: int
-    """The number of steps taken; for a linear model, of iterations of L-BFGS."""
+    """Number of steps taken, or of iterations of L-BFGS for a linear model."""
     objective: float
-    """The mean of the estimated objective over the steps since the last entry."""
+    """Mean of the estimated objective over the steps since the last entry."""
     metric: float | None
-    """The metric of the held-out samples, if there are any."""
+    """Metric of the held-out samples, if there are any."""
 
 
-# A data class writes the __init__ that scikit-learn asks for: it stores its arguments and does
-# nothing else, and its signature also names the arguments of the base classes.
+# A data class generates the __init__ that scikit-learn requires. It only stores its arguments, and
+# its signature also names the arguments of the base classes.
 @dataclass(eq=False, repr=False)
 class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """Scores that are linear in the features, or come from a small network, and suit a ``Target``.
+    """Base class of estimators whose scores come from a linear model or a small network.
 
-    Both are trained in two phases: a likelihood, then the objective of the metric, and only what
-    raises the metric of held-out samples is kept. A linear model minimizes exact objectives by
-    L-BFGS; a network takes AdamW's steps by batches.
+    Both are trained in two phases: first by a likelihood, then by the objective of the metric. Only
+    what raises the metric of held-out samples is kept. A linear model minimizes exact objectives by
+    L-BFGS. A network is trained by AdamW with batches.
 
     Args:
-        hidden: widths of the hidden layers, or one width; () is a linear model.
+        hidden: the widths of the hidden layers, or one width; () gives a linear model.
         C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
-        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        max_steps: the number of steps that ``fit`` takes with a network. The learning rate falls to
+            0 over these steps.
         learning_rate: the learning rate of the first step.
-        weight_decay: of a network, decoupled, as in AdamW.
-        batch_size: samples per step.
-        early_stopping: hold out samples in ``fit``. A network stops when their metric no longer
-            rises, and keeps the best weights. A linear model takes the second phase only if it
-            raises the metric of every held-out fold, and is then fitted to all samples. Nothing is
-            held out if that would be fewer than 10 of the rarest kind; then a linear model has only
-            the first phase, and a network takes all steps.
+        weight_decay: the decoupled weight decay of a network, as in AdamW.
+        batch_size: the number of samples per step.
+        early_stopping: whether to hold out samples in ``fit``. A network stops when their metric no
+            longer rises, and keeps the best weights. A linear model takes the second phase only if
+            it raises the metric of every held-out fold, and is then fitted to all samples. Nothing
+            is held out if that would be fewer than 10 samples of the rarest kind. A linear model
+            then has only the first phase, and a network takes all steps.
         validation_fraction: the fraction that is held out.
-        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
-        partial_steps: steps of each call of ``partial_fit``.
+        patience: the number of evaluations of the metric (20 in ``max_steps``) without a rise after
+            which training stops.
+        partial_steps: the number of steps of each call of ``partial_fit``.
         verbose: whether to print each entry of the history.
-        random_state: seeds the split, the hidden layers and the batches.
+        random_state: the seed of the split, the hidden layers and the batches.
     """
 
     hidden: Sequence[int] | int = ()
@@ -86,12 +88,12 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
 
     @property
     def coef_(self) -> NDArray[np.float64]:
-        """(outputs, features), of a linear model, for features as they are."""
+        """(outputs, features), the coefficients of a linear model, for unscaled features."""
         return self._linear_weights()[0]
 
     @property
     def intercept_(self) -> NDArray[np.float64]:
-        """(outputs,), of a linear model."""
+        """(outputs,), the intercepts of a linear model."""
         return self._linear_weights()[1]
 
     def _linear_weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -99,17 +101,19 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         if len(self.network_) > 1:
             raise AttributeError("a network with hidden layers has no coef_ and no intercept_")
         weight, bias = (p.detach().numpy() for p in self.network_.parameters())
+        # The model was fitted to (X - mean) / scale, so both are moved into the coefficients.
         coefficients = weight / self.scaler_.scale_
         return coefficients, bias - coefficients @ self.scaler_.mean_
 
     def _fit(self, X: Any, target: Target) -> Self:
-        """Train from the beginning."""
+        """Train the model from the beginning."""
         check_settings(self)
         random = check_random_state(self.random_state)
         inputs = self._scale(X, target)
         network, seed = self._build(target, random)
         self.history_: list[Record] = []
-        # A finished training is not continued: partial_fit starts a new one from these weights.
+        # partial_fit does not continue a finished training, whose learning rate has fallen to 0.
+        # It starts a new training from these weights.
         self._training: Training | None = None
         if len(network) > 1:
             training = Training(network, seed=seed)
@@ -128,7 +132,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
     def _fit_network(
         self, training: Training, inputs: Standardized, target: Target, random: RandomState
     ) -> None:
-        """Take ``max_steps`` steps, half of them on the likelihood, and stop early if asked to."""
+        """Take ``max_steps`` steps, half of them on the likelihood, with early stopping if set."""
         folds, metric = None, None
         if self.early_stopping:
             folds = target.folds(max(round(1 / self.validation_fraction), 2), random)
@@ -141,6 +145,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
                 return judge.metric(network_scores(training.network, held_inputs))
 
         count = self.max_steps
+        # The learning rate falls to 0 along half a cosine.
         rates = (self.learning_rate * (1 + cos(pi * step / count)) / 2 for step in range(count))
         steps = training.steps(
             inputs,
@@ -158,7 +163,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
             self._log(Record(training.step, sum(values) / len(values), found))
 
     def _partial_fit(self, X: Any, target: Target) -> Self:
-        """Take further steps, or the first ones; the first samples set the scales of features."""
+        """Take further steps, or the first ones; the first samples set the feature scales."""
         check_settings(self)
         first = not hasattr(self, "network_")
         if first:
@@ -171,7 +176,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
                 network.load_state_dict(self.network_.state_dict())
             training = Training(network, seed=seed, step=0 if first else self.n_steps_)
         self._training = training
-        # Proportional to 1 / sqrt(step): the last step is not known.
+        # The last step is not known, so the rate falls as 1 / sqrt(step) and not to 0.
         numbers = range(training.step, training.step + self.partial_steps)
         rates = [self.learning_rate * (1 + number / 100) ** -0.5 for number in numbers]
         steps = training.steps(
@@ -182,7 +187,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         return self._keep(training.network, training.step)
 
     def _log(self, record: Record) -> None:
-        """Add an entry to the history, and print it if asked to."""
+        """Add an entry to the history, and print it if ``verbose`` is set."""
         self.history_ = [*self.history_, record]
         if self.verbose:
             step, value, metric = record
@@ -198,9 +203,9 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
     def _validated(
         self, X: ArrayLike, y: Any = "no_validation", *, reset: bool, **more: Any
     ) -> Any:
-        """Features, and y if it is given, as scikit-learn checks them; then each must be finite.
+        """Check features, and y if it is given, as scikit-learn does; features must be finite.
 
-        The result has no feature names and must not be checked again.
+        The result has no feature names, so it must not be checked again.
         """
         if not reset:
             check_is_fitted(self, "network_")
@@ -221,7 +226,7 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         return found
 
     def _scores(self, features: Any) -> NDArray[np.float64]:
-        """(n, outputs), in float64."""
+        """Return scores (n, outputs) in float64."""
         if len(self.network_) == 1:
             return linear_scores(features, np.vstack([self.coef_.T, self.intercept_]))
         inputs = Standardized.of(features, self.scaler_)
@@ -229,12 +234,12 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         return scores
 
     def _scale(self, X: Any, target: Target) -> Standardized:
-        """Fit the scales of the features to these samples, and standardize them."""
+        """Fit the scales of the features to these samples, and standardize the features."""
         self.scaler_ = StandardScaler(with_mean=not issparse(X)).fit(X, sample_weight=target.weight)
         return Standardized.of(X, self.scaler_)
 
     def _build(self, target: Target, random: RandomState) -> tuple[nn.Sequential, int]:
-        """A new network, and the seed of its hidden layers and batches."""
+        """Return a new network, and the seed of its hidden layers and batches."""
         seed = int(random.randint(np.iinfo(np.int32).max))
         widths = read_widths(self.hidden)
         return build_network(self.n_features_in_, widths, target.outputs, seed=seed), seed

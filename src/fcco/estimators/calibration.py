@@ -1,4 +1,4 @@
-"""Platt scaling: an increasing line from a score to a log-odds."""
+"""Platt scaling, which maps a score to log-odds by an increasing line."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 __all__ = ["platt"]
 
 _LEAST = 1e-6
-"""The smallest slope, in standard deviations of the scores: it keeps the line increasing."""
+"""Smallest slope for standardized scores, which keeps the line increasing."""
 
 
 def platt(
@@ -15,14 +15,14 @@ def platt(
     positive: NDArray[np.bool_],
     weight: NDArray[np.float64] | None = None,
 ) -> tuple[float, float]:
-    """Slope and offset of the log-odds of a score, by logistic regression.
+    """Return the slope and the offset of the log-odds of a score, by logistic regression.
 
     A ridge keeps them finite if the scores separate the classes.
 
     Args:
-        scores: (n,).
-        positive: (n,), whether each sample is positive; some are, some are not.
-        weight: (n,), how much each sample counts; None: all count alike.
+        scores: (n,), the scores.
+        positive: (n,), whether each sample is positive. Both kinds must occur.
+        weight: (n,), how much each sample counts, or None if all count alike.
 
     Examples:
         >>> scores = np.array([0.0, 1.0, 2.0, 3.0])
@@ -31,6 +31,7 @@ def platt(
         (True, 0.0)
     """
     centre, scale = float(scores.mean()), float(scores.std()) or 1.0
+    # On standardized scores, the default ridge means the same for scores of any scale.
     fitted = LogisticRegression().fit(((scores - centre) / scale)[:, None], positive, weight)
     slope = max(float(fitted.coef_[0, 0]), _LEAST) / scale
     return slope, float(fitted.intercept_[0]) - slope * centre

@@ -1,6 +1,6 @@
-"""The target of classifiers: classes that exclude each other, or a label for each of several tasks.
+"""The target of classifiers: classes that exclude each other, or labels of several tasks.
 
-A classifier is trained by cross-entropy first, then by the objective of its metric.
+A classifier is trained first by cross-entropy, then by the objective of its metric.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,25 +24,26 @@ from fcco.objectives.ranked import RankedObjective
 __all__ = ["ClassTarget"]
 
 _SHARE = 0.1
-"""The weight of cross-entropy beside the objective of the metric: it gives scores a zero."""
+"""Weight of the cross-entropy that is added to the metric's objective, which fixes the zero of
+the scores."""
 
 _PAIRS = 2**18
-"""The largest number of pairs of an exact objective; of more, every k-th sample is taken."""
+"""Largest number of pairs of an exact objective. With more pairs, every k-th sample is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassTarget(Target):
-    """Labels (n, tasks), 1, 0, or -1 where missing; with ``exclusive`` one 1 in each row.
+    """Labels (n, tasks), which are 1, 0, or -1 where missing.
 
-    The scores of exclusive classes are those of a softmax, and a class is ranked by the log-odds of
-    its probability.
+    With ``exclusive`` each row has exactly one 1. The scores are then those of a softmax, and a
+    class is ranked by the log-odds of its probability.
     """
 
     labels: NDArray[np.int8]
     objective: Callable[[NDArray[np.int8]], ScoreObjective]
-    """Builds the objective that stands for the metric."""
+    """A function that builds the objective for the metric from labels."""
     task_metric: Callable[..., float]
-    """scikit-learn's metric of one task, of labels, scores and ``sample_weight``."""
+    """scikit-learn's metric of one task, a function of labels, scores and ``sample_weight``."""
     exclusive: bool = False
 
     @property
@@ -52,7 +53,7 @@ class ClassTarget(Target):
 
     @property
     def probabilities(self) -> NDArray[np.float64] | None:
-        """The weights: batches are drawn in proportion to them."""
+        """The weights, in proportion to which batches are drawn."""
         return None if self.weight is None else self.weight / self.weight.sum()
 
     @property
@@ -62,11 +63,11 @@ class ClassTarget(Target):
         return [int(task) for task in np.flatnonzero(both)]
 
     def phases(self) -> Sequence[Phase]:
-        """Cross-entropy, then the metric."""
+        """Return the phases: cross-entropy, then the metric's objective."""
         return _CrossEntropy(self), _Metric(self)
 
     def metric(self, scores: Tensor) -> float:
-        """The mean over the tasks that have both labels."""
+        """Return the mean of the metric over the tasks that have both labels."""
         tasks = self.tasks
         if not tasks:
             raise ValueError("y holds only one class: there is nothing to compare")
@@ -79,7 +80,7 @@ class ClassTarget(Target):
         return float(total / len(tasks))
 
     def folds(self, count: int, random: RandomState) -> Rows | None:
-        """Folds with the same share of every class; of several tasks, of the rarest label."""
+        """Return folds with equal shares of every class, or of the rarest label of all tasks."""
         if self.exclusive:
             return balanced_folds(self.labels.argmax(1), count, random)
         if self.outputs == 1:
@@ -90,12 +91,12 @@ class ClassTarget(Target):
         return balanced_folds(self.labels[:, tasks[place]] == label, count, random)
 
     def odds(self, scores: Tensor) -> Tensor:
-        """The scores that rank the samples: as they are, or the log-odds of a softmax."""
+        """Return the scores that rank the samples; for exclusive classes these are log-odds."""
         return one_vs_rest(scores) if self.exclusive else scores
 
 
 class _CrossEntropy:
-    """The mean over the samples of their cross-entropy, summed over the tasks."""
+    """The mean over samples of their cross-entropy, summed over the tasks."""
 
     def __init__(self, target: ClassTarget) -> None:
         self.target = target
@@ -104,7 +105,7 @@ class _CrossEntropy:
         self.shares = torch.from_numpy(weight / weight.sum())
 
     def __call__(self, scores: Tensor, index: Tensor) -> Tensor:
-        # The mean is not weighted: the batch is drawn in proportion to the weights.
+        # The mean has no weights, because batches are drawn in proportion to the weights.
         return self._costs(scores, self.labels[index]).mean()
 
     def exact(self, scores: Tensor) -> Tensor:
@@ -119,7 +120,7 @@ class _CrossEntropy:
 
 
 class _Task(NamedTuple):
-    """The objective of one task, on some or all samples."""
+    """The objective of one task, for some or all samples."""
 
     number: int
     factor: float
@@ -129,11 +130,11 @@ class _Task(NamedTuple):
 
 
 class _Metric(_CrossEntropy):
-    """The objective of the metric, summed over the tasks, and a share of cross-entropy."""
+    """The objective of the metric, summed over the tasks, plus a share of cross-entropy."""
 
     @cached_property
     def loss(self) -> ScoreLoss:
-        """The objective for batches, without weights: these are in the drawing of batches."""
+        """The loss for batches. It has no weights, because batches are drawn in proportion."""
         return ScoreLoss(self.target.objective(self.target.labels))
 
     def __call__(self, scores: Tensor, index: Tensor) -> Tensor:
@@ -148,8 +149,8 @@ class _Metric(_CrossEntropy):
         found = []
         for task in target.tasks:
             labels = target.labels[:, [task]]
-            # A task counts by its rarer label, 2 p (1 - p), as in cross-entropy: the ridge then
-            # has the same strength.
+            # A task has the factor 2 p (1 - p), with p the share of positives. This is how strongly
+            # it counts in cross-entropy, so the ridge has the same strength in both phases.
             positive = float((self.shares * torch.from_numpy(labels[:, 0] == 1)).sum())
             factor = 2 * positive * (1 - positive)
             rows: Any = slice(None)
@@ -169,7 +170,7 @@ class _Metric(_CrossEntropy):
 
 
 def _some_rows(labels: NDArray[np.int8], num_tasks: int) -> Any:
-    """All rows, or every k-th of each label, so that all tasks together have few enough pairs.
+    """Return all rows, or every k-th row of each label if there would be too many pairs.
 
     Examples:
         >>> _some_rows(np.array([1, 0, -1]), 1)
@@ -179,6 +180,7 @@ def _some_rows(labels: NDArray[np.int8], num_tasks: int) -> Any:
         (668, array([0, 1, 6, 7]))
     """
     positives, negatives = (np.flatnonzero(labels == label) for label in (1, 0))
+    # Taking every k-th sample divides the number of pairs by k^2, hence the square root.
     pairs = len(positives) * (len(positives) + len(negatives)) * num_tasks
     every = max(1, round((pairs / _PAIRS) ** 0.5))
     if every == 1:

@@ -1,4 +1,4 @@
-"""Classifiers with scores that are trained to rank: by AUC, average precision and partial AUC."""
+"""Classifiers that are trained to rank, by AUC, average precision or partial AUC."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -26,21 +26,23 @@ from fcco.objectives import AUC, AveragePrecision, MultiTaskAUC, PartialAUC
 __all__ = ["APClassifier", "AUCClassifier", "PartialAUCClassifier"]
 
 _LARGEST = 2**53
-"""Numeric classes are smaller; beyond, floats cannot represent every whole number."""
+"""Upper bound of numeric classes, beyond which floats cannot represent every whole number."""
 
 
 @dataclass(eq=False, repr=False)
 class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
-    """Log-odds of two classes, of each of several classes, or of each of several tasks.
+    """Base class of classifiers that score two classes, several classes, or several tasks.
 
-    Scores of two classes or of tasks that rank well have no natural zero. After training for the
-    metric, Platt scaling of the training samples gives them one and does not change their order.
+    Scores that are trained to rank have no natural zero. So with two classes or with tasks, the
+    scores are calibrated after training, by Platt scaling on the training samples. This does not
+    change their order.
 
     Args:
-        hidden: see ``ScoringEstimator``, as for all arguments that are not named here.
-        class_weight: None, "balanced", or a weight for each class, as in ``LogisticRegression``;
-            not for several tasks.
-        pos_label: of two classes the positive one; None: the second.
+        hidden: the widths of the hidden layers. All arguments that are not listed here are those
+            of ``ScoringEstimator``.
+        class_weight: None, "balanced", or a weight for each class, as in ``LogisticRegression``.
+            It cannot be used with several tasks.
+        pos_label: the positive one of two classes, by default the second.
     """
 
     _: KW_ONLY
@@ -49,14 +51,14 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _metric(self) -> tuple[Callable[..., Any], Callable[..., float]]:
-        """The objective as a function of labels, and scikit-learn's metric of one task."""
+        """Return the objective as a function of labels, and scikit-learn's metric of one task."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train from the beginning.
+        """Train the model from the beginning.
 
         Args:
-            X: (n, d) features, dense or sparse.
-            y: (n,) classes; or (n, tasks) labels, 1, 0, and -1 or NaN where missing.
+            X: (n, d), the features, dense or sparse.
+            y: (n,), classes; or (n, tasks), labels that are 1, 0, or -1 or NaN where missing.
             sample_weight: (n,), how much each sample counts. The batches of a network are drawn in
                 proportion to it.
         """
@@ -65,7 +67,8 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         self.classes_ = np.arange(named.shape[1]) if self.multilabel_ else np.unique(named)
         target = self._target(named, weight)
         self._fit(features, target)
-        # A linear model of the first phase is calibrated already.
+        # A linear model that stopped after the first phase is a logistic regression, which is
+        # calibrated already.
         first_only = len(self.network_) == 1 and len(self.history_) == 1
         return self if first_only else self._calibrate(features, target)
 
@@ -82,11 +85,11 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         The first call sets the scales of the features. There is no early stopping.
 
         Args:
-            X: (n, d) features.
-            y: as for ``fit``; of two classes at least.
-            classes: all classes that will ever occur; needed only in the first call, and not for
-                several tasks.
-            sample_weight: as for ``fit``.
+            X: (n, d), the features.
+            y: the labels, as for ``fit``, with samples of at least two classes.
+            classes: all classes that will ever occur. They are needed only in the first call, and
+                not for several tasks.
+            sample_weight: (n,), how much each sample counts, as for ``fit``.
         """
         first = not hasattr(self, "network_")
         features, named, weight = self._read(X, y, sample_weight, reset=first)
@@ -106,15 +109,16 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         return self._partial_fit(features, target)._calibrate(features, target)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log-odds of the second of two classes, (n,), or of each task; else those of a softmax."""
+        """Return log-odds: (n,) of the second of two classes, or (n, tasks), or (n, classes)."""
         scores = self._scores(self._validated(X, reset=False))
         if self.multilabel_ or len(self.classes_) > 2:
             return scores
+        # The model scores the positive class, which may be the first of the two.
         second: NDArray[np.float64] = scores[:, 0] * (1 if self._second_is_positive() else -1)
         return second
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most likely class of each sample, or the label of each task."""
+        """Return the most likely class of each sample, or the label of each task."""
         odds = self.decision_function(X)
         if self.multilabel_:
             return (odds > 0).astype(np.intp)
@@ -123,7 +127,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         return predicted
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities, (n, classes) or (n, tasks)."""
+        """Return probabilities, (n, classes) or (n, tasks)."""
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.stack([expit(-odds), expit(odds)], axis=1)
@@ -131,13 +135,13 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         return chances
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The metric, not the accuracy; of several classes or tasks the mean.
+        """Return the metric, not the accuracy; for several classes or tasks it is the mean.
 
-        Classes that ``y`` lacks are left out.
+        Classes that do not occur in ``y`` are left out.
 
         Args:
-            X: (n, d) features.
-            y: as for ``fit``.
+            X: (n, d), the features.
+            y: the labels, as for ``fit``.
             sample_weight: (n,), how much each sample counts.
         """
         features, named, weight = self._read(X, y, sample_weight, reset=False)
@@ -152,7 +156,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
     def _read(
         self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[Any, NDArray[Any], Weight]:
-        """Features, labels and weights, checked; samples of weight 0 are left out."""
+        """Check features, labels and weights; samples of weight 0 are left out."""
         require_y(self, y)
         named: NDArray[Any] = y.toarray() if issparse(y) else np.asarray(y)
         if named.ndim == 2 and named.shape[1] > 1:
@@ -169,7 +173,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         return features[kept], named[kept], take(weight, kept)
 
     def _target(self, named: NDArray[Any], weight: Weight, *, balanced: bool = True) -> ClassTarget:
-        """The target of checked labels; ``balanced``: ``class_weight`` counts."""
+        """Return the target of checked labels; ``balanced`` applies ``class_weight``."""
         tasks = named.shape[1] if named.ndim == 2 else None
         if tasks != (len(self.classes_) if self.multilabel_ else None):
             raise ValueError(f"y must have the form of the first fit, got shape {named.shape}")
@@ -193,6 +197,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
             if (each <= 0).any():
                 raise ValueError(f"class_weight must be above 0, got {self.class_weight}")
             weight = each if weight is None else each * weight
+        # One column per class; two classes need only the column of the positive one.
         members = (named[:, None] == self.classes_).astype(np.int8)
         exclusive = len(self.classes_) > 2
         if not exclusive:
@@ -200,7 +205,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         return ClassTarget(members, objective, metric, exclusive, weight=weight)
 
     def _second_is_positive(self) -> bool:
-        """Whether the second of two classes is the positive one."""
+        """Return whether the second of two classes is the positive one."""
         if self.pos_label is None:
             return True
         if self.pos_label not in self.classes_:
@@ -208,13 +213,14 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         return bool(self.classes_[1] == self.pos_label)
 
     def _calibrate(self, X: Any, target: ClassTarget) -> Self:
-        """Scale and shift the scores of every task that these samples have both labels of."""
+        """Calibrate the scores of every task of which these samples have both labels."""
         if target.exclusive:
             return self
         scores, (weights, biases) = self._scores(X), self.network_[-1].parameters()
         for task in target.tasks:
             known = target.labels[:, task] >= 0
             positive = target.labels[known, task] == 1
+            # The line becomes a part of the last layer, so that the model stays one network.
             slope, offset = platt(scores[known, task], positive, take(target.weight, known))
             with torch.no_grad():
                 weights[task] *= slope
@@ -224,32 +230,36 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False)
 class AUCClassifier(ScoreClassifier):
-    """Maximizes the area under the ROC curve, of two classes, of each class against the rest, or of
-    each of several tasks.
+    """A classifier that maximizes the area under the ROC curve (AUC).
+
+    With more than two classes it is the AUC of each class against the rest, and with several tasks
+    the AUC of each task.
 
     Args:
-        hidden: widths of the hidden layers, or one width; () is a linear model.
-        form: of the second objective: "exponential", as ``fcco.objectives.AUC``, or "moments", the
-            paper's, as ``fcco.objectives.MultiTaskAUC``.
+        hidden: the widths of the hidden layers, or one width; () gives a linear model.
+        form: the objective of the second phase. "exponential" is ``fcco.objectives.AUC``, and
+            "moments" is the paper's, ``fcco.objectives.MultiTaskAUC``.
         C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
-        class_weight: None, "balanced", or a weight for each class.
-        pos_label: of two classes the positive one; None: the second.
-        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        class_weight: None, "balanced", or a weight for each class, as in ``LogisticRegression``.
+        pos_label: the positive one of two classes, by default the second.
+        max_steps: the number of steps that ``fit`` takes with a network. The learning rate falls to
+            0 over these steps.
         learning_rate: the learning rate of the first step.
-        weight_decay: of a network, decoupled, as in AdamW.
-        batch_size: samples per step.
-        early_stopping: hold out samples, and keep only what raises their AUC; see
+        weight_decay: the decoupled weight decay of a network, as in AdamW.
+        batch_size: the number of samples per step.
+        early_stopping: whether to hold out samples and keep only what raises their AUC; see
             ``fcco.estimators.base.ScoringEstimator``.
         validation_fraction: the fraction that is held out.
-        patience: evaluations of the AUC (20 in ``max_steps``) without a rise before it stops.
-        partial_steps: steps of each call of ``partial_fit``.
+        patience: the number of evaluations of the AUC (20 in ``max_steps``) without a rise, after
+            which training stops.
+        partial_steps: the number of steps of each call of ``partial_fit``.
         verbose: whether to print each entry of the history.
-        random_state: seeds the split, the hidden layers and the batches.
+        random_state: the seed of the split, the hidden layers and the batches.
 
     Attributes:
         classes_: the labels, sorted; the numbers of the tasks if there are several.
-        coef_: (outputs, features), of a linear model.
-        intercept_: (outputs,), of a linear model.
+        coef_: (outputs, features), the coefficients of a linear model.
+        intercept_: (outputs,), the intercepts of a linear model.
         network_: the scoring network, on standardized features.
         n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out AUC.
@@ -275,29 +285,31 @@ class AUCClassifier(ScoreClassifier):
 
 
 class APClassifier(ScoreClassifier):
-    """Maximizes the average precision of the positive class, or its mean over classes or tasks.
+    """A classifier that maximizes the average precision, or its mean over classes or tasks.
 
     Args:
-        hidden: widths of the hidden layers, or one width; () is a linear model.
+        hidden: the widths of the hidden layers, or one width; () gives a linear model.
         C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
-        class_weight: None, "balanced", or a weight for each class.
-        pos_label: of two classes the positive one; None: the second.
-        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        class_weight: None, "balanced", or a weight for each class, as in ``LogisticRegression``.
+        pos_label: the positive one of two classes, by default the second.
+        max_steps: the number of steps that ``fit`` takes with a network. The learning rate falls to
+            0 over these steps.
         learning_rate: the learning rate of the first step.
-        weight_decay: of a network, decoupled, as in AdamW.
-        batch_size: samples per step.
-        early_stopping: hold out samples, and keep only what raises their average precision; see
-            ``fcco.estimators.base.ScoringEstimator``.
+        weight_decay: the decoupled weight decay of a network, as in AdamW.
+        batch_size: the number of samples per step.
+        early_stopping: whether to hold out samples and keep only what raises their average
+            precision, see ``fcco.estimators.base.ScoringEstimator``.
         validation_fraction: the fraction that is held out.
-        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
-        partial_steps: steps of each call of ``partial_fit``.
+        patience: the number of evaluations of the metric (20 in ``max_steps``) without a rise after
+            which training stops.
+        partial_steps: the number of steps of each call of ``partial_fit``.
         verbose: whether to print each entry of the history.
-        random_state: seeds the split, the hidden layers and the batches.
+        random_state: the seed of the split, the hidden layers and the batches.
 
     Attributes:
         classes_: the labels, sorted; the numbers of the tasks if there are several.
-        coef_: (outputs, features), of a linear model.
-        intercept_: (outputs,), of a linear model.
+        coef_: (outputs, features), the coefficients of a linear model.
+        intercept_: (outputs,), the intercepts of a linear model.
         network_: the scoring network, on standardized features.
         n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out average precision.
@@ -316,32 +328,34 @@ class APClassifier(ScoreClassifier):
 
 @dataclass(eq=False, repr=False)
 class PartialAUCClassifier(ScoreClassifier):
-    """Maximizes the area under the ROC curve up to a false positive rate.
+    """A classifier that maximizes the area under the ROC curve up to a false positive rate.
 
     Args:
-        hidden: widths of the hidden layers, or one width; () is a linear model.
+        hidden: the widths of the hidden layers, or one width; () gives a linear model.
         max_fpr: the false positive rate, in (0, 1].
-        temperature: of the soft maximum over the negatives; towards 0 only the hardest negative of
-            each positive counts.
+        temperature: the temperature of the soft maximum over the negatives. With a small value
+            only the hardest negative of each positive counts.
         C: the inverse of the ridge of a linear model, as in ``LogisticRegression``.
-        class_weight: None, "balanced", or a weight for each class.
-        pos_label: of two classes the positive one; None: the second.
-        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        class_weight: None, "balanced", or a weight for each class, as in ``LogisticRegression``.
+        pos_label: the positive one of two classes, by default the second.
+        max_steps: the number of steps that ``fit`` takes with a network. The learning rate falls to
+            0 over these steps.
         learning_rate: the learning rate of the first step.
-        weight_decay: of a network, decoupled, as in AdamW.
-        batch_size: samples per step.
-        early_stopping: hold out samples, and keep only what raises their partial AUC; see
+        weight_decay: the decoupled weight decay of a network, as in AdamW.
+        batch_size: the number of samples per step.
+        early_stopping: whether to hold out samples and keep only what raises their partial AUC; see
             ``fcco.estimators.base.ScoringEstimator``.
         validation_fraction: the fraction that is held out.
-        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
-        partial_steps: steps of each call of ``partial_fit``.
+        patience: the number of evaluations of the metric (20 in ``max_steps``) without a rise after
+            which training stops.
+        partial_steps: the number of steps of each call of ``partial_fit``.
         verbose: whether to print each entry of the history.
-        random_state: seeds the split, the hidden layers and the batches.
+        random_state: the seed of the split, the hidden layers and the batches.
 
     Attributes:
         classes_: the labels, sorted; the numbers of the tasks if there are several.
-        coef_: (outputs, features), of a linear model.
-        intercept_: (outputs,), of a linear model.
+        coef_: (outputs, features), the coefficients of a linear model.
+        intercept_: (outputs,), the intercepts of a linear model.
         network_: the scoring network, on standardized features.
         n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out partial AUC.
@@ -364,7 +378,7 @@ class PartialAUCClassifier(ScoreClassifier):
 
 
 def _check_labels(name: str, labels: NDArray[Any]) -> None:
-    """Check that classes are strings, booleans or whole numbers, and no mark of a missing value."""
+    """Check that classes are strings, booleans or whole numbers, and that none is missing."""
     kind = labels.dtype.kind
     if kind in "cmMV":
         raise ValueError(f"{name} must hold whole numbers, booleans or strings, got {labels.dtype}")

@@ -1,4 +1,4 @@
-"""Cox regression, linear or deep: scores are log risks."""
+"""Cox regression with a linear or deep model, whose scores are log risks."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -23,26 +23,26 @@ __all__ = ["CoxRegressor"]
 
 @dataclass(frozen=True, eq=False)
 class Outcomes(Target):
-    """The times of subjects, and whether they are times of events."""
+    """The times of subjects, and whether each is the time of an event."""
 
     times: NDArray[Any]
     events: NDArray[np.bool_]
     ties: str
 
     def phases(self) -> Sequence[Phase]:
-        """The partial likelihood, which needs no other phase before it."""
+        """Return the only phase, which is the partial likelihood."""
         return (ScoreLoss(self._objective(), sample_weight=self.weight),)
 
     def metric(self, scores: Tensor) -> float:
-        """Harrell's concordance."""
+        """Return Harrell's concordance."""
         return self._objective().metric(scores, self.weight)
 
     def folds(self, count: int, random: RandomState) -> Rows | None:
-        """Folds with the same share of subjects with an event."""
+        """Return folds with equal shares of subjects with an event."""
         return balanced_folds(self.events, count, random)
 
     def baseline_hazard(self, scores: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The distinct times, and Breslow's cumulative hazard at them."""
+        """Return the distinct times, and Breslow's cumulative hazard at these times."""
         times, hazard = self._objective().baseline_hazard(scores, self.weight)
         return times.double().numpy(), hazard.numpy()
 
@@ -52,31 +52,33 @@ class Outcomes(Target):
 
 @dataclass(eq=False, repr=False)
 class CoxRegressor(ScoringEstimator):
-    """Maximizes Cox's partial likelihood of a linear or deep log risk.
+    """A regressor that maximizes Cox's partial likelihood of a linear or deep log risk.
 
     Args:
-        hidden: widths of the hidden layers, or one width; () is a linear model.
-        ties: "efron" or "breslow".
-        C: the inverse of the ridge of a linear model, which minimizes the sum over the events of
-            the negative log partial likelihood times C m / n, m events of n subjects, plus half the
-            squared norm of the weights of standardized features; ``inf``: no ridge.
-        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        hidden: the widths of the hidden layers, or one width; () gives a linear model.
+        ties: the treatment of equal times, "efron" or "breslow".
+        C: the inverse of the ridge of a linear model; ``inf`` means no ridge. With m events among n
+            subjects, the model minimizes C n / m times the sum over the events of the negative log
+            partial likelihood, plus half the squared norm of the weights of standardized features.
+        max_steps: the number of steps that ``fit`` takes with a network. The learning rate falls to
+            0 over these steps.
         learning_rate: the learning rate of the first step.
-        weight_decay: of a network, decoupled, as in AdamW.
-        batch_size: samples per step.
-        early_stopping: of a network: hold out subjects in ``fit``, stop when their concordance no
-            longer rises, and keep the best weights; nothing is held out if that would be fewer than
-            10 with or without an event.
+        weight_decay: the decoupled weight decay of a network, as in AdamW.
+        batch_size: the number of samples per step.
+        early_stopping: whether a network holds out subjects in ``fit``, stops when their
+            concordance no longer rises, and keeps the best weights. Nothing is held out if that
+            would be fewer than 10 subjects with or without an event.
         validation_fraction: the fraction that is held out.
-        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
-        partial_steps: steps of each call of ``partial_fit``.
+        patience: the number of evaluations of the metric (20 in ``max_steps``) without a rise after
+            which training stops.
+        partial_steps: the number of steps of each call of ``partial_fit``.
         verbose: whether to print each entry of the history.
-        random_state: seeds the split, the hidden layers and the batches.
+        random_state: the seed of the split, the hidden layers and the batches.
 
     Attributes:
-        coef_: (1, features), of a linear model.
-        intercept_: (1,), of a linear model.
-        cum_baseline_hazard_: Breslow's, a ``StepFunction`` of time.
+        coef_: (1, features), the coefficients of a linear model.
+        intercept_: (1,), the intercept of a linear model.
+        cum_baseline_hazard_: Breslow's cumulative baseline hazard, a ``StepFunction`` of time.
         unique_times_: the distinct times of the training set.
         network_: the scoring network, on standardized features.
         n_steps_: the number of steps taken.
@@ -98,14 +100,15 @@ class CoxRegressor(ScoringEstimator):
     ties: str = "efron"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train from the beginning.
+        """Train the model from the beginning.
 
         Args:
-            X: (n, d) features.
-            y: (n,) structured, a boolean field (event observed) and a numeric one (time of event
-                or censoring), as in scikit-survival; or (n, 2), columns time and event.
-            sample_weight: (n,), how much each subject counts. By Breslow's ties a weight of 2 is
-                the same as the subject twice; Efron's are weighted as in R and lifelines.
+            X: (n, d), the features.
+            y: (n,), a structured array with a boolean field (event observed) and a numeric field
+                (time of event or censoring), as in scikit-survival; or (n, 2), with the columns
+                time and event.
+            sample_weight: (n,), how much each subject counts. With Breslow's ties, a weight of 2 is
+                the same as the subject twice. Efron's ties are weighted as in R and lifelines.
         """
         features, target = self._read(X, y, sample_weight, reset=True)
         return self._fit(features, target)._set_baseline(features, target)
@@ -119,46 +122,47 @@ class CoxRegressor(ScoringEstimator):
         The first call sets the scales of the features. There is no early stopping.
 
         Args:
-            X: (n, d) features.
-            y: as for ``fit``.
-            sample_weight: as for ``fit``.
+            X: (n, d), the features.
+            y: the times and events, as for ``fit``.
+            sample_weight: (n,), how much each subject counts, as for ``fit``.
         """
         first = not hasattr(self, "network_")
         features, target = self._read(X, y, sample_weight, reset=first)
         return self._partial_fit(features, target)._set_baseline(features, target)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The log risk of each subject, (n,): higher means an earlier event."""
+        """Return the log risk of each subject, (n,); a higher risk means an earlier event."""
         return self._scores(self._validated(X, reset=False))[:, 0]
 
     def predict_cumulative_hazard_function(
         self, X: ArrayLike, return_array: bool = False
     ) -> NDArray[Any]:
-        """The cumulative hazard of each subject: the baseline times exp(log risk).
+        """Return the cumulative hazard of each subject, which is the baseline times exp(log risk).
 
         Args:
-            X: (n, d) features.
-            return_array: (n, times), the values at ``unique_times_``, instead of n functions.
+            X: (n, d), the features.
+            return_array: whether to return the values at ``unique_times_``, (n, times), instead of
+                n functions.
         """
         risks = np.exp(self.predict(X))
         values = risks[:, None] * self.cum_baseline_hazard_.y
         return values if return_array else _functions(self.unique_times_, values, 0.0)
 
     def predict_survival_function(self, X: ArrayLike, return_array: bool = False) -> NDArray[Any]:
-        """The probability of no event up to each time: exp of minus the cumulative hazard.
+        """Return the probability of no event up to each time, exp of minus the cumulative hazard.
 
-        Arguments as for ``predict_cumulative_hazard_function``.
+        The arguments are those of ``predict_cumulative_hazard_function``.
         """
         values = np.exp(-self.predict_cumulative_hazard_function(X, return_array=True))
         return values if return_array else _functions(self.unique_times_, values, 1.0)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Harrell's concordance index.
+        """Return Harrell's concordance index.
 
         Args:
-            X: (n, d) features.
-            y: as for ``fit``.
-            sample_weight: (n,); a pair counts by the product of its two.
+            X: (n, d), the features.
+            y: the times and events, as for ``fit``.
+            sample_weight: (n,), the weights; a pair counts by the product of its two weights.
         """
         features, target = self._read(X, y, sample_weight, reset=False)
         return target.metric(torch.from_numpy(self._scores(features)))
@@ -166,7 +170,7 @@ class CoxRegressor(ScoringEstimator):
     def _read(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[Any, Outcomes]:
-        """Features and outcomes, checked; subjects of weight 0 are left out."""
+        """Check features and outcomes; subjects of weight 0 are left out."""
         if self.ties not in ("efron", "breslow"):
             raise ValueError(f'ties must be "efron" or "breslow", got {self.ties!r}')
         require_y(self, y)
@@ -186,7 +190,7 @@ class CoxRegressor(ScoringEstimator):
 
 
 def read_outcomes(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Times and events from either form of y; times in whole numbers stay exact.
+    """Return times and events from either form of y; times in whole numbers stay exact.
 
     Examples:
         >>> read_outcomes([[3.0, 1], [4.0, 0]])
@@ -196,6 +200,7 @@ def read_outcomes(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """
     y = np.asarray(y)
     if y.dtype.names is not None:
+        # As in scikit-survival, the fields may have any names: their types tell them apart.
         kinds = {y.dtype[name].kind: name for name in y.dtype.names}
         numbers = [name for name in y.dtype.names if y.dtype[name].kind in "fiu"]
         if len(y.dtype.names) != 2 or "b" not in kinds or len(numbers) != 1 or y.ndim != 1:
@@ -225,11 +230,12 @@ def read_outcomes(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 
 
 def _exact(numbers: NDArray[Any]) -> NDArray[Any]:
-    """In float64, but for whole numbers: beyond 2^53 two of them would become one time."""
+    """Convert to float64, except for whole numbers, which beyond 2^53 would become equal times."""
     return numbers if numbers.dtype.kind in "iu" else numbers.astype(np.float64)
 
 
 def _functions(times: NDArray[Any], values: NDArray[Any], before: float) -> NDArray[Any]:
     functions = np.empty(len(values), dtype=object)
+    # As in scikit-survival, the result is an array of functions, one per subject.
     functions[:] = [StepFunction(times, each, before) for each in values]
     return functions

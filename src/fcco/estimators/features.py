@@ -1,4 +1,4 @@
-"""Features: standardized without writing zeros out, and the place of one that is not finite."""
+"""Standardized features, which stay sparse, and a check that features are finite."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,15 +11,17 @@ from sklearn.preprocessing import StandardScaler
 __all__ = ["LARGEST", "Standardized", "first_wrong"]
 
 LARGEST = 1e150
-"""The largest feature: its square is finite, as the scaling requires."""
+"""Largest allowed feature, whose square is finite, as the scaling requires."""
 
 _SPARSE = 0.25
-"""Below this share of numbers other than 0, a product with sparse features is faster."""
+"""Share of nonzero numbers below which a product with sparse features is faster."""
 
 
 @dataclass(frozen=True, eq=False)
 class Standardized:
-    """(X - mean) / scale. Dense X is standardized once; sparse X stays, and products are.
+    """The features (X - mean) / scale.
+
+    A dense X is standardized once. A sparse X stays as it is, and products with it are corrected.
 
     Examples:
         >>> scaler = StandardScaler().fit([[0.0], [4.0]])
@@ -34,7 +36,7 @@ class Standardized:
 
     @classmethod
     def of(cls, X: Any, scaler: StandardScaler) -> Self:
-        """Of features as they are, by a fitted scaler; dense ones with many zeros become sparse."""
+        """Standardize features by a fitted scaler; dense ones with many zeros become sparse."""
         if not issparse(X) and np.count_nonzero(X) >= _SPARSE * X.size:
             mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
             return cls((X - scaler.mean_) / scaler.scale_, mean, scale)
@@ -42,7 +44,7 @@ class Standardized:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
+        """The shape (n, d)."""
         rows, columns = self.X.shape
         return rows, columns
 
@@ -50,23 +52,24 @@ class Standardized:
         return type(self)(self.X[rows], self.mean, self.scale)
 
     def __matmul__(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        # (X - mean) / scale @ w = X @ (w / scale) - mean @ (w / scale), so X itself is not changed.
         slopes = weights / self.scale[:, None]
         found: NDArray[np.float64] = self.X @ slopes - self.mean @ slopes
         return found
 
     def transposed(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The transpose times values (n, k)."""
+        """Return the transpose times values (n, k)."""
         found: NDArray[np.float64] = self.X.T @ values - np.outer(self.mean, values.sum(0))
         return found / self.scale[:, None]
 
     def array(self) -> NDArray[np.float64]:
-        """Written out."""
+        """Return the standardized features as a dense array."""
         found: NDArray[np.float64] = self.X.toarray() if issparse(self.X) else self.X
         return (found - self.mean) / self.scale
 
 
 def first_wrong(X: Any) -> tuple[int, int] | None:
-    """The row and the column of the first feature that is not finite, or too large.
+    """Return row and column of the first feature that is not finite or is too large, or None.
 
     Examples:
         >>> first_wrong(csr_array([[1.0, 2.0], [0.0, np.nan]])), first_wrong(np.eye(2))
@@ -79,5 +82,6 @@ def first_wrong(X: Any) -> tuple[int, int] | None:
         row, column = np.argwhere(wrong)[0]
         return int(row), int(column)
     first = int(wrong.argmax())
+    # In CSR format, row r owns the entries indptr[r] to indptr[r + 1].
     row = int(np.searchsorted(X.indptr, first, side="right")) - 1
     return row, int(X.indices[first])

@@ -1,4 +1,4 @@
-"""Step functions of time: the survival curves and hazards of a Cox model."""
+"""Step functions of time, for the survival curves and hazards of a Cox model."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ class StepFunction:
     """A function of time that is constant from one time to the next, as in scikit-survival.
 
     Args:
-        x: times, rising.
-        y: the values from each time on.
+        x: (k,), the times in rising order.
+        y: (k,), the value from each time on.
         before: the value before the first time.
 
     Examples:
@@ -28,6 +28,6 @@ class StepFunction:
     before: float
 
     def __call__(self, times: ArrayLike) -> NDArray[np.float64]:
-        """The values at some times; beyond the last time the last value."""
+        """Return the values at some times; after the last time it is the last value."""
         place = np.searchsorted(self.x, times, side="right")
         return np.concatenate([[self.before], self.y])[place]

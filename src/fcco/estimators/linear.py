@@ -1,4 +1,4 @@
-"""Linear models: exact objectives of all samples, minimized by L-BFGS."""
+"""Linear models, fitted by minimizing exact objectives of all samples with L-BFGS."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,25 +16,25 @@ from fcco.estimators.target import Target
 __all__ = ["Solution", "fit_linear", "linear_scores"]
 
 _FOLDS, _FOLDS_OF_MANY, _MANY = 5, 3, 2000
-"""How many folds must agree that the metric's objective is better: fewer from 2000 samples on."""
+"""Number of folds that must agree that the second phase is better; fewer with many samples."""
 
 _ITERATIONS = (1000, 30)
-"""The largest number of iterations of each phase; the second objective may have no minimum."""
+"""Largest number of iterations of each phase. The second objective may have no minimum."""
 
 
 class Solution(NamedTuple):
-    """The end of a phase."""
+    """The result of one phase."""
 
     weights: NDArray[np.float64]
-    """(d + 1, outputs), the last row being the intercepts."""
+    """(d + 1, outputs), the weights, with the intercepts in the last row."""
     objective: float
-    """The value of the objective, ridge included."""
+    """Value of the objective, including the ridge."""
     iterations: int
-    """The number of iterations of L-BFGS."""
+    """Number of iterations of L-BFGS."""
 
 
 def linear_scores(X: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores (n, outputs) of dense or sparse features; the last row of weights is the intercept.
+    """Return scores (n, outputs) of features; the last row of weights is the intercept.
 
     Examples:
         >>> linear_scores(np.eye(2), np.array([[1.0], [2.0], [10.0]]))
@@ -55,15 +55,15 @@ def fit_linear(
 ) -> list[Solution]:
     """Minimize the phases of a target, and return the solution of every phase that is kept.
 
-    The first phase, a likelihood, is where the second starts, and where the fit ends unless the
-    second raises the metric in all folds that are held out.
+    The second phase starts from the solution of the first, which is a likelihood. It is kept only
+    if it raises the metric in all held-out folds.
 
     Args:
-        X: (n, d).
+        X: (n, d), the features.
         target: the labels.
         C: the inverse of the ridge, as in scikit-learn's ``LogisticRegression``.
-        fraction: the size of a fold; None: nothing is held out, the last phase is always kept.
-        random: draws the folds.
+        fraction: the size of a fold, or None to hold out nothing and always keep the last phase.
+        random: the generator that draws the folds.
     """
     phases = target.phases()
     found = [_minimize(phases[0].exact, X, None, C, target, _ITERATIONS[0])]
@@ -75,10 +75,10 @@ def fit_linear(
 def _second_is_better(
     X: Standardized, target: Target, C: float, fraction: float, random: RandomState
 ) -> bool:
-    """Whether the second phase raises the metric of every held-out fold above the first.
+    """Return whether the second phase raises the metric of every held-out fold above the first.
 
-    The weights start at zero: the solution of all samples has seen those that are held out, and a
-    likelihood that starts there forgets them only near its minimum.
+    The weights start at zero. The solution for all samples has already seen the held-out ones, so a
+    fit that starts there would be too good on them.
     """
     count = max(round(1 / fraction), 2)
     folds = target.folds(count, random)
@@ -104,7 +104,9 @@ def _minimize(
     target: Target,
     iterations: int,
 ) -> Solution:
-    """Minimize an objective of all scores and a ridge on the weights, from weights or from 0."""
+    """Minimize an objective of all scores plus a ridge on the weights, from ``start`` or from 0."""
+    # scikit-learn minimizes C times the sum of losses plus half the squared norm. Divided by C n,
+    # this is the mean loss plus this ridge. The intercepts have no ridge.
     ridge = 1 / (C * (X.shape[0] if target.weight is None else target.weight.sum()))
     start = np.zeros((X.shape[1] + 1, target.outputs)) if start is None else start
 

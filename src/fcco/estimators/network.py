@@ -1,4 +1,4 @@
-"""Scoring networks: small multi-layer perceptrons, and their training by batches."""
+"""Small multi-layer perceptrons for scores, and their training with batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -14,19 +14,19 @@ from fcco.estimators.target import Phase, Target
 __all__ = ["Training", "build_network", "network_scores"]
 
 _NUMBERS = 2**20
-"""The number of features that are written out at a time."""
+"""Number of features that are converted to a dense array at a time."""
 
 
 def build_network(
     features: int, hidden: Sequence[int], outputs: int, *, seed: int
 ) -> nn.Sequential:
-    """Linear layers with ReLU between them, drawn by a seed of their own.
+    """Return linear layers with ReLU between them, initialized with a seed of their own.
 
-    The last layer starts at zero: all scores are equal, and a linear model is not random.
+    The last layer starts at zero. So all scores are equal, and a linear model is not random.
 
     Args:
         features: the number of features.
-        hidden: widths of the hidden layers; an empty sequence is a linear model.
+        hidden: the widths of the hidden layers; an empty sequence gives a linear model.
         outputs: the number of scores.
         seed: the seed of the hidden layers.
 
@@ -36,7 +36,7 @@ def build_network(
         [[0.0], [0.0]]
     """
     layers: list[nn.Module] = []
-    with torch.random.fork_rng(devices=[]):  # the global generator is left alone
+    with torch.random.fork_rng(devices=[]):  # the global generator must not change
         torch.manual_seed(seed)
         for width in hidden:
             layers += [nn.Linear(features, width), nn.ReLU()]
@@ -51,7 +51,7 @@ class Training:
     """A network and the state of its training by AdamW.
 
     Args:
-        network: the network, trained in place.
+        network: the network, which is trained in place.
         seed: the seed of the batches.
         step: the number of steps that the network has taken.
     """
@@ -81,12 +81,13 @@ class Training:
 
         Args:
             inputs: the features of n samples.
-            target: their labels.
+            target: the labels of these samples.
             rates: the learning rates of the steps.
             weight_decay: decoupled, as in AdamW.
-            batch_size: samples per step.
+            batch_size: the number of samples per step.
             warm_up: the number of steps of the first phase; all others are of the last phase.
         """
+        # New data need new tables; the same data, recognized by their hash, continue with the old.
         digest = digest_of((inputs, target))
         if digest != self._digest:
             self._phases, self._digest = target.phases(), digest
@@ -95,8 +96,8 @@ class Training:
             for group in self._optimizer.param_groups:
                 group["lr"] = rate * group["share"]
                 group["weight_decay"] = weight_decay
-            # With replacement, so that weights are probabilities; a loss takes a repeated sample
-            # once.
+            # Draw with replacement, so that weights are probabilities. A loss counts a repeated
+            # sample once.
             rows = self._random.choice(count, min(batch_size, count), p=target.probabilities)
             batch = torch.from_numpy(inputs[rows].array()).float()
             phase = self._phases[0 if number < warm_up else -1]
@@ -110,7 +111,7 @@ class Training:
 
 @torch.no_grad()
 def network_scores(network: nn.Module, features: Standardized) -> Tensor:
-    """Scores of all samples in float64, in chunks: sparse features are not written out whole."""
+    """Return scores of all samples in float64, in chunks, so that sparse features stay sparse."""
     dtype = next(network.parameters()).dtype
     size = max(1, _NUMBERS // features.shape[1])
     parts = (features[start : start + size] for start in range(0, features.shape[0], size))
@@ -118,7 +119,7 @@ def network_scores(network: nn.Module, features: Standardized) -> Tensor:
 
 
 def _parameter_groups(network: nn.Module) -> list[dict[str, Any]]:
-    """One parameter group per layer, with its factor of the learning rate.
+    """Return one parameter group per layer, with its factor of the learning rate.
 
     An Adam-style step moves every weight by the same amount, and a sum of d weights by about
     sqrt(d) times as much. With the factor 1 / sqrt(d), one learning rate suits few and many

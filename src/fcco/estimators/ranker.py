@@ -1,4 +1,4 @@
-"""Learning to rank: scores that put the relevant items of each list first."""
+"""Learning to rank, with scores that put the relevant items of each list first."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -22,26 +22,26 @@ __all__ = ["Ranker"]
 
 @dataclass(frozen=True, eq=False)
 class Lists(Target):
-    """Grades of the items, list by list; all items of a list have the same weight."""
+    """The grades of items, list by list; all items of a list have the same weight."""
 
     grades: NDArray[np.float64]
     owner: NDArray[Any]
-    """The list of each item, ascending."""
+    """(n,), the list of each item, in rising order."""
     objective: str
     top_k: int | None
 
     def phases(self) -> Sequence[Phase]:
-        """ListNet's cross-entropy, then NDCG if it is the objective."""
+        """Return ListNet's cross-entropy, then NDCG if it is the objective."""
         lengths, weights = self._lists()
         first = ScoreLoss(ListNet(self.grades, lengths, weights=weights))
         return (first,) if self.objective == "listnet" else (first, ScoreLoss(self._ndcg()))
 
     def metric(self, scores: Tensor) -> float:
-        """NDCG of the first ``top_k`` ranks."""
+        """Return NDCG of the first ``top_k`` ranks."""
         return self._ndcg().metric(scores)
 
     def folds(self, count: int, random: RandomState) -> Rows | None:
-        """Folds of whole lists, with the same share of lists that have a relevant item."""
+        """Return folds of whole lists, with equal shares of lists that have a relevant item."""
         _, starts, place = np.unique(self.owner, return_index=True, return_inverse=True)
         relevant = np.maximum.reduceat(self.grades, starts) > 0
         folds = balanced_folds(relevant, count, random)
@@ -52,35 +52,38 @@ class Lists(Target):
         return NDCG(self.grades, lengths, top_k=self.top_k, weights=weights)
 
     def _lists(self) -> tuple[NDArray[np.intp], Weight]:
-        """The lengths of the lists, and their weights."""
+        """Return the lengths of the lists, and their weights."""
         _, starts, lengths = np.unique(self.owner, return_index=True, return_counts=True)
         return lengths, take(self.weight, starts)
 
 
 @dataclass(eq=False, repr=False)
 class Ranker(ScoringEstimator):
-    """Ranks the items of lists, by a smooth NDCG or by ListNet's cross-entropy.
+    """An estimator that ranks the items of lists, by a smooth NDCG or ListNet's cross-entropy.
 
     Args:
-        hidden: widths of the hidden layers, or one width; () is a linear model.
-        objective: "ndcg" or "listnet"; "ndcg" was better on the one data set that was tried.
-        top_k: ranks that count in ``score``, early stopping and the objective "ndcg"; None: all.
+        hidden: the widths of the hidden layers, or one width; () gives a linear model.
+        objective: "ndcg" or "listnet". "ndcg" was better on the one data set that was tried.
+        top_k: the number of first ranks that count in ``score``, in early stopping and in the
+            objective "ndcg", or None if all ranks count.
         C: the inverse of the ridge of a linear model.
-        max_steps: steps of a network's ``fit``; the learning rate decays to zero over them.
+        max_steps: the number of steps that ``fit`` takes with a network. The learning rate falls to
+            0 over these steps.
         learning_rate: the learning rate of the first step.
-        weight_decay: of a network, decoupled, as in AdamW.
-        batch_size: items per step.
-        early_stopping: hold out lists, and keep only what raises their NDCG; see
+        weight_decay: the decoupled weight decay of a network, as in AdamW.
+        batch_size: the number of items per step.
+        early_stopping: whether to hold out lists and keep only what raises their NDCG; see
             ``fcco.estimators.base.ScoringEstimator``.
         validation_fraction: the fraction that is held out.
-        patience: evaluations of the metric (20 in ``max_steps``) without a rise before it stops.
-        partial_steps: steps of each call of ``partial_fit``.
+        patience: the number of evaluations of the metric (20 in ``max_steps``) without a rise after
+            which training stops.
+        partial_steps: the number of steps of each call of ``partial_fit``.
         verbose: whether to print each entry of the history.
-        random_state: seeds the split, the hidden layers and the batches.
+        random_state: the seed of the split, the hidden layers and the batches.
 
     Attributes:
-        coef_: (1, features), of a linear model.
-        intercept_: (1,), of a linear model.
+        coef_: (1, features), the coefficients of a linear model.
+        intercept_: (1,), the intercept of a linear model.
         network_: the scoring network, on standardized features.
         n_steps_: the number of steps taken.
         history_: ``Record``s of step, objective and held-out NDCG.
@@ -93,8 +96,8 @@ class Ranker(ScoringEstimator):
         >>> Ranker(random_state=0).fit(X, y, qid=qid).score(X, y, qid=qid) > 0.95
         True
 
-    With scikit-learn's metadata routing ``qid`` is passed on to ``fit`` and ``score`` by
-    ``cross_validate`` and others.
+    With scikit-learn's metadata routing, ``cross_validate`` and other functions pass ``qid`` on to
+    ``fit`` and ``score``.
     """
 
     # Metadata that is routed by default.
@@ -115,16 +118,16 @@ class Ranker(ScoringEstimator):
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Train from the beginning.
+        """Train the model from the beginning.
 
         Args:
-            X: (n, d) features of the items.
-            y: (n,) grades, 0 for irrelevant.
+            X: (n, d), the features of the items.
+            y: (n,), the grades, where 0 is irrelevant.
             qid: (n,), the list of each item, in any order, as in XGBoost.
-            group: instead of ``qid``, the lengths of the lists, as in LightGBM; items are then
+            group: the lengths of the lists, instead of ``qid``, as in LightGBM. Items are then
                 given list by list.
-            sample_weight: (n,), how much the list of each item counts: the same for all items of a
-                list. A weight of 2 is the same as the list twice.
+            sample_weight: (n,), how much the list of each item counts. It must be the same for all
+                items of a list. A weight of 2 is the same as the list twice.
         """
         return self._fit(*self._read(X, y, qid, group, sample_weight, reset=True))
 
@@ -140,14 +143,14 @@ class Ranker(ScoringEstimator):
         """Take ``partial_steps`` more steps on these lists.
 
         With the same lists as in the last call, the result equals one longer run, bit for bit. The
-        first call sets the scales of the features. There is no early stopping. Arguments as for
-        ``fit``.
+        first call sets the scales of the features. There is no early stopping. The arguments are
+        those of ``fit``.
         """
         first = not hasattr(self, "network_")
         return self._partial_fit(*self._read(X, y, qid, group, sample_weight, reset=first))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The score of each item, (n,), to be compared within a list."""
+        """Return the score of each item, (n,), which can be compared within a list."""
         return self._scores(self._validated(X, reset=False))[:, 0]
 
     def score(
@@ -159,7 +162,10 @@ class Ranker(ScoringEstimator):
         group: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """NDCG of the first ``top_k`` ranks, the mean over the lists. Arguments as for ``fit``."""
+        """Return NDCG of the first ``top_k`` ranks, averaged over lists.
+
+        The arguments are those of ``fit``.
+        """
         features, target = self._read(X, y, qid, group, sample_weight, reset=False)
         return target.metric(torch.from_numpy(self._scores(features)))
 
@@ -173,7 +179,7 @@ class Ranker(ScoringEstimator):
         *,
         reset: bool,
     ) -> tuple[Any, Lists]:
-        """Features and grades, checked, list by list; lists of weight 0 are left out."""
+        """Check features and grades and sort them by list; lists of weight 0 are left out."""
         if self.objective not in ("listnet", "ndcg"):
             raise ValueError(f'objective must be "listnet" or "ndcg", got {self.objective!r}')
         check_settings(self)
@@ -187,16 +193,18 @@ class Ranker(ScoringEstimator):
         grades = np.asarray(grades, dtype=np.float64)
         if (grades[kept] < 0).any() or not (grades[kept] > 0).any():
             raise ValueError("y must hold grades of at least 0, and one above it")
+        # The gain 2^y - 1 must fit into float64.
         if grades[kept].max() >= 1024:
             raise ValueError(f"grades: 2^y overflows at y = {grades[kept].max():g}")
         rows = np.arange(len(owner))[kept]
+        # The objectives number items list after list, so lists in any order are sorted first.
         rows = rows[np.argsort(owner[rows], kind="stable")]
         target = Lists(grades, owner, self.objective, self.top_k, weight=weight)
         return features[rows], target.take(rows)
 
 
 def _read_owner(qid: ArrayLike | None, group: ArrayLike | None, count: int) -> NDArray[Any]:
-    """The list of each of ``count`` items, from either form."""
+    """Return the list of each of ``count`` items, from either form."""
     if (qid is None) == (group is None):
         raise ValueError("qid must be given, the list of each item, or group, their lengths")
     if group is not None:

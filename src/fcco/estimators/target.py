@@ -1,4 +1,4 @@
-"""Targets: the labels of an estimator, and what a training makes of them."""
+"""Targets, which hold the labels of an estimator and define its objectives and metric."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ __all__ = ["Phase", "Rows", "Target", "balanced_folds"]
 
 Rows = NDArray[np.intp]
 _FEWEST = 10
-"""The smallest number of members of each kind in a fold; with fewer, a metric is too noisy."""
+"""Smallest number of members of each kind in a fold; with fewer, a metric is too noisy."""
 
 
 class Phase(Protocol):
@@ -29,15 +29,15 @@ class Phase(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Target(ABC):
-    """The labels of n samples, and their meaning for the scores of the samples.
+    """Base class for the labels of n samples, and what they mean for scores.
 
-    Subclasses are frozen data classes of labels and settings alone: every array has one row per
-    sample, and two equal targets have the same hash (``joblib.hash``), by which ``partial_fit``
+    Subclasses are frozen data classes that hold only labels and settings. Every array has one row
+    per sample. Two equal targets have the same hash (``joblib.hash``), by which ``partial_fit``
     recognizes its data.
     """
 
     weight: NDArray[np.float64] | None = field(default=None, kw_only=True)
-    """(n,), how much each sample counts, all above 0; None: all count alike."""
+    """(n,), how much each sample counts, all above 0; or None if all count alike."""
 
     @property
     def outputs(self) -> int:
@@ -46,30 +46,30 @@ class Target(ABC):
 
     @property
     def probabilities(self) -> NDArray[np.float64] | None:
-        """(n,), of each sample to be drawn for a batch; None: all are alike."""
+        """(n,), the probability of each sample to be drawn for a batch; None if all are equal."""
         return None
 
     @abstractmethod
     def phases(self) -> Sequence[Phase]:
-        """Objectives to minimize one after the other: first a likelihood, last the metric's."""
+        """Return the objectives to minimize in turn: first a likelihood, last the metric's."""
 
     @abstractmethod
     def metric(self, scores: Tensor) -> float:
-        """Evaluate scores (n, outputs); higher is better."""
+        """Return the metric of scores (n, outputs); higher is better."""
 
     @abstractmethod
     def folds(self, count: int, random: RandomState) -> Rows | None:
-        """The fold of each sample, 0 to ``count`` - 1; None if some would be too small."""
+        """Return the fold of each sample, 0 to ``count`` - 1, or None if one would be too small."""
 
     def take(self, rows: Any) -> Self:
-        """The target of some samples."""
+        """Return the target of some samples."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         arrays = {k: v[rows] for k, v in values.items() if isinstance(v, np.ndarray)}
         return replace(self, **arrays)
 
 
 def balanced_folds(kinds: NDArray[Any], count: int, random: RandomState) -> Rows | None:
-    """Folds with the same share of every kind; None if one would get fewer than 10 of a kind.
+    """Return folds with equal shares of every kind, or None if a fold gets fewer than 10.
 
     Examples:
         >>> kinds = np.repeat([0, 1], [300, 100])
@@ -84,5 +84,6 @@ def balanced_folds(kinds: NDArray[Any], count: int, random: RandomState) -> Rows
     folds = np.empty(len(places), dtype=np.intp)
     for kind in range(len(names)):
         members = random.permutation(np.flatnonzero(places == kind))
+        # Dealing shuffled members out in turn gives each fold the same number of every kind.
         folds[members] = np.arange(len(members)) % count
     return folds

@@ -1,4 +1,4 @@
-"""Checks of what users pass to an estimator, made in ``fit`` as scikit-learn requires."""
+"""Checks of what users pass to an estimator, which ``fit`` calls as scikit-learn requires."""
 
 from collections.abc import Callable, Iterable
 from math import inf
@@ -22,7 +22,7 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "max_fpr": (lambda value: 0 < value <= 1, "in (0, 1]"),
     "temperature": (lambda value: 0 < value < inf, "positive and finite"),
 }
-"""Settings that are real numbers: the condition that each must meet, and its name."""
+"""Conditions for the settings that are real numbers, with a description for the error message."""
 
 
 def check_settings(estimator: Any) -> None:
@@ -32,6 +32,7 @@ def check_settings(estimator: Any) -> None:
     counts = {f"hidden[{place}]": width for place, width in enumerate(widths)}
     counts |= {name: settings[name] for name in _COUNTS if settings.get(name) is not None}
     for name, value in counts.items():
+        # True is an Integral in Python, but not a number of steps.
         if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     for name, (condition, wanted) in _RANGES.items():
@@ -44,7 +45,7 @@ def check_settings(estimator: Any) -> None:
 
 
 def read_widths(hidden: Any) -> list[Any]:
-    """The widths of the hidden layers; one number is one layer.
+    """Return the widths of the hidden layers; one number is one layer.
 
     Examples:
         >>> read_widths(64), read_widths((8, 4))
@@ -67,7 +68,7 @@ def require_y(estimator: Any, y: Any) -> None:
 def read_sample_weight(
     sample_weight: ArrayLike | None, X: Any
 ) -> tuple[Weight, NDArray[np.bool_] | slice]:
-    """The weights of all rows of ``X``, and which rows have one above 0; None: all count alike.
+    """Return the weights of the rows of ``X``, or None, and which rows have a weight above 0.
 
     Examples:
         >>> read_sample_weight([1.0, 0.0, 2.0], np.eye(3))
@@ -80,5 +81,5 @@ def read_sample_weight(
 
 
 def take(weight: Weight, rows: Any) -> Weight:
-    """The weights of some rows, if there are weights."""
+    """Return the weights of some rows, if there are weights."""
     return None if weight is None else weight[rows]

@@ -104,6 +104,7 @@ class Checks:
                 return None
             return FloatingPointError(f"non-finite {what} of blocks {blocks[bad].tolist()}")
 
+        # Only a sum is computed now; ``find`` looks for the rows if it turns out not to be finite.
         self._finite.append(rows.flatten())
         self._errors.append(find)
 

@@ -145,6 +145,8 @@ class ExactPass:
             self.known is not None and not torch.equal(self.known, samples)
         ):
             self.rows = exact if self.rows is None else self.rows
+            # The second sweep knows the totals. Slopes are taken at the table, if there is one, or
+            # at the exact values of the first sweep.
             self.known, self.needs_second_sweep = samples, False
             self.sums = RowSums(self.row_format, self.objective.num_blocks, self.dtype, device)
             oracle.forget()
@@ -204,6 +206,7 @@ class ExactPass:
             self.needs_second_sweep |= met or (probe.loss is not None and chunks > 1)
             fraction, of_all = torch.ones_like(values[:, 0]), 1.0
         else:
+            # A chunk holds a part of a block's samples, so its gradient counts by that fraction.
             fraction = counts.to(self.dtype) / self.known[probe.blocks]
             of_all = total / int(self.known.sum())
         if self.needs_second_sweep and not self.ranks.reduction.active:

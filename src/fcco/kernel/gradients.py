@@ -56,6 +56,8 @@ class GradientSum:
         """Collect the gradients of a backward pass at ``point``; ``end`` marks its last closure."""
         if self.apart and point not in self._kept:
             self._kept[point] = [torch.zeros_like(total) for total in self._wide]
+        # Gradients of low precision are moved after every closure, because adding micro-batches in
+        # bfloat16 would round. Others may add up in ``.grad`` until the last closure of the point.
         into = self._kept[point] if self.apart and (end or self.narrow) else None
         seen = set()
         for j, p in enumerate(self._params):
@@ -127,6 +129,7 @@ def combine(
         if point is not Point.CURRENT
     }
     if safeguard is not None and Point.PREVIOUS in changes:
+        # Only STORM's correction is bounded; the change since a snapshot is not.
         scale = safeguard.scale(row, norm(current), norm(changes[Point.PREVIOUS]))
         for part in changes[Point.PREVIOUS]:
             part.mul_(scale.to(part.device))

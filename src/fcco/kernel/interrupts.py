@@ -24,6 +24,8 @@ def defer_interrupts() -> Iterator[None]:
     receives signals. Other signals, whose handlers may raise too, are not delayed.
     """
     handler = signal.getsignal(signal.SIGINT)
+    # signal.signal may be called in the main thread only, which alone receives Ctrl-C. A handler
+    # that is not callable (SIG_DFL, SIG_IGN) could not be called later.
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
@@ -34,6 +36,7 @@ def defer_interrupts() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, handler)
         if received:
+            # The original handler runs now, after everything was written.
             handler(*received[-1])
 
 
@@ -82,6 +85,8 @@ class SavedState:
         for device, state in self._device_rng.items():
             getattr(torch, device.type).set_rng_state(state, device)
         torch.set_rng_state(self._rng)
+        # A forward pass may have replaced a buffer by another tensor: put the original one back
+        # before its values are restored.
         for module, name, buffer in self._owners:
             module._buffers[name] = buffer
         for buffer, value in self._buffers.values():

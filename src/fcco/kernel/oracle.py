@@ -171,6 +171,7 @@ class Oracle(AbstractContextManager["Oracle"]):
                     probe = self._closures[k]()
             if not isinstance(probe, Probe):
                 raise TypeError(f"the closure must return a Probe, got {type(probe).__name__}")
+            # A closure that calls backward or zero_grad would corrupt the sum over points.
             if self._grads() != grads:
                 raise ValueError(
                     "the closure changed .grad, where a step adds up its gradients: leave out "
@@ -230,6 +231,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         still alive, its backward pass then raises instead of giving wrong gradients.
         """
         if self.value_passes:
+            # Remember what the pass at the current point left behind, before it is replayed.
             if self._visited_home and self._after is None:
                 self._after = SavedState(self._params, self._buffers)
             self._before.restore()

@@ -41,6 +41,7 @@ class ChangeBound:
     def scale(self, row: Weights, gradient: Tensor, change: Tensor) -> Tensor:
         """Return the correction's factor in [0, 1], given the norms of G(w_t) and its change."""
         correction = row.since_previous * change
+        # In anchored methods the weight of the sample's own gradient is ``since_snapshot``.
         sample = (row.current + row.since_snapshot) * gradient
         tiny = torch.finfo(correction.dtype).tiny
         return (self.ratio * sample / correction.clamp_min(tiny)).clamp(max=1.0)

@@ -1,4 +1,4 @@
-"""Losses that remember: the last score of every sample, or a row u of every block."""
+"""Losses that remember the last score of every sample, or a row u of every block."""
 
 from fcco.losses.contrastive import ContrastiveLoss
 from fcco.losses.group_losses import GroupCVaRLoss, GroupDROLoss

@@ -1,4 +1,4 @@
-"""Gradient accumulation: when a window of several forward passes ends."""
+"""Gradient accumulation: a hook that ends a window of several forward passes."""
 
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -13,17 +13,17 @@ class _HasWindow(Protocol):
 
 
 _OPEN: WeakSet[Any] = WeakSet()
-"""The losses that wait for the next step of a torch optimizer."""
+"""Losses that wait for the next step of a torch optimizer."""
 
 _registered: list[Any] = []
-"""The hook, once there is one."""
+"""The handle of the hook, once it is registered."""
 
 
 def close_at_optimizer_step(criterion: _HasWindow) -> None:
-    """Call ``criterion.close_window`` when a torch optimizer has made its next step.
+    """Call ``criterion.close_window`` after the next step of any torch optimizer.
 
-    A trainer accumulates gradients and then steps: no count of micro-batches is needed, and the
-    last window of an epoch may be shorter.
+    A trainer accumulates gradients and then calls ``step``. So the number of micro-batches need not
+    be known, and the last window of an epoch may be shorter.
     """
     if not _registered:
         _registered.append(register_optimizer_step_post_hook(_close_all))

@@ -1,4 +1,4 @@
-"""A value whose gradient is given: what every loss that remembers returns."""
+"""Functions that give a value a known gradient, which all losses with a memory use."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,16 +14,16 @@ __all__ = ["Pending", "Taken", "attach", "refuse_forward_mode", "without_autogra
 
 
 def attach(value: Tensor, inputs: Tensor, slopes: Tensor, keep: Any = None) -> Tensor:
-    """``value``, with the gradient ``slopes`` with respect to ``inputs``.
+    """Return ``value`` as a tensor whose gradient with respect to ``inputs`` is ``slopes``.
 
-    The slopes are constants, so a second derivative would be wrong: asking for it is an error, and
-    so is forward-mode differentiation.
+    The slopes are constants, so a second derivative would be wrong. Computing one raises an error,
+    and so does forward-mode differentiation.
 
     Args:
         value: a scalar.
-        inputs: a part of the graph.
-        slopes: as ``inputs``.
-        keep: something that lives as long as the graph.
+        inputs: a tensor of the graph.
+        slopes: the gradient, with the shape of ``inputs``.
+        keep: an object that must live as long as the graph.
 
     Examples:
         >>> x = torch.tensor([2.0], requires_grad=True)
@@ -45,14 +45,15 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (inputs,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a graph of the gradient is wanted
+        if torch.is_grad_enabled():  # create_graph=True: make the second derivative an error
             slope: Tensor = _Slope.apply(inputs, ctx.slopes, gradient)  # type: ignore[no-untyped-call]
             return slope, None, None, None
+        # The incoming gradient is a scalar, for example the factor of a GradScaler.
         return (ctx.slopes * gradient.to(ctx.slopes)).to(inputs.dtype), None, None, None
 
 
 class _Slope(torch.autograd.Function):
-    """The gradient, as a function of the inputs whose own gradient is an error."""
+    """The gradient as a function of the inputs; differentiating it raises an error."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, slopes: Tensor, gradient: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ class _Slope(torch.autograd.Function):
 
 
 def refuse_forward_mode(tensor: Any) -> None:
-    """Raise if a tensor carries a tangent, which a loss would drop without a word."""
+    """Raise an error if a tensor carries a tangent, which a loss would silently drop."""
     if isinstance(tensor, Tensor) and unpack_dual(tensor).tangent is not None:
         raise RuntimeError(
             "a loss that remembers has no forward-mode derivative (objective.exact of all scores "
@@ -77,24 +78,25 @@ def refuse_forward_mode(tensor: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """A step of a table: from what it was made, and what came out."""
+    """A step of a table, with its inputs and its results."""
 
     made_of: tuple[Tensor, ...]
     value: Tensor
     slopes: Tensor | None
-    """Of the value; None: no gradient is wanted."""
+    """Slopes of the value, or None if no gradient is needed."""
 
 
 class Pending(WeakSet[Taken]):
-    """The steps whose graphs are alive, several of them under gradient accumulation.
+    """The steps whose graphs are alive; with gradient accumulation there are several.
 
-    Activation checkpointing computes a forward pass again, during the backward pass, and a second
-    step would move the table once more. The first pass either took place without gradients, and
-    wrote nothing, or is alive with its graph. A copy begins with none.
+    Activation checkpointing computes a forward pass again during the backward pass. A second step
+    would then change the table twice. The first pass either had no gradients and wrote nothing, or
+    its step is still alive with its graph and is found here. A copy of this set is empty.
     """
 
     def recomputed(self, *made_of: Tensor) -> Taken | None:
-        """The step of the forward pass that a backward pass is computing again, if it is one."""
+        """Return the step that a backward pass is computing again, or None."""
+        # A negative id means that no backward pass is running.
         if torch._C._current_graph_task_id() < 0:
             return None
         for taken in self:
@@ -108,7 +110,9 @@ class Pending(WeakSet[Taken]):
 
 @contextmanager
 def without_autograd(device: torch.device) -> Iterator[None]:
-    """Work without gradients and autocast, unseen by an activation checkpoint around it."""
+    """Disable gradients and autocast, and hide saved tensors from activation checkpointing."""
+    # Non-reentrant checkpointing counts saved tensors by hooks, and requires that both passes save
+    # the same number. The step of a table runs only in the first pass, so its own hooks hide it.
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
     with torch.no_grad(), torch.autocast(device.type, enabled=False), hooks:
         yield

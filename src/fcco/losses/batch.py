@@ -1,4 +1,4 @@
-"""A batch as a score table takes it: checked, and every sample in it once."""
+"""A checked batch of scores in which every sample occurs once."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,14 +16,15 @@ __all__ = ["ScoreBatch", "first_ten", "read_batch", "read_index"]
 
 @dataclass(frozen=True)
 class ScoreBatch:
-    """Distinct samples with their fresh scores."""
+    """Distinct samples with their new scores."""
 
     index: Tensor
-    """(B,), distinct."""
+    """(B,), the samples, which are distinct."""
     scores: Tensor
-    """(B, T), at least float32, attached to the graph."""
+    """(B, T), their scores in at least float32, attached to the graph."""
     share: Tensor | float
-    """1/B, or (B, 1): the sum of the weights of a sample's draws over the number of draws."""
+    """The weight of a sample in the gradient: 1/B, or, with weights, (B, 1), the sum of the weights
+    of its draws divided by the number of draws."""
 
 
 def read_batch(
@@ -36,10 +37,18 @@ def read_batch(
     ranks: Ranks | None = None,
     made_of: Tensor | None = None,
 ) -> ScoreBatch:
-    """Check a batch and merge the draws of one sample: it has the mean of their scores.
+    """Check a batch, and merge several draws of one sample to the mean of their scores.
 
-    Ranks that train together exchange (index, score, weight) before merging; ``made_of`` is the
-    fingerprint that their losses share.
+    Ranks that train together exchange (index, score, weight) before merging.
+
+    Args:
+        scores: (B,), (B, 1) or (B, T), the scores.
+        index: (B,), the samples.
+        weight: (B,), the weight of each draw, or None.
+        num_samples: N, the number of samples of the training set.
+        num_tasks: T, the number of scores per sample.
+        ranks: the ranks to exchange batches with, or None.
+        made_of: the fingerprint, which must be equal on all ranks.
 
     Examples:
         >>> batch = read_batch(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([4, 4, 0]), None,
@@ -51,20 +60,23 @@ def read_batch(
     index, scores, *weights = exchange(ranks, read, made_of)
     draws = len(index)
     if len(index.unique()) == draws:
+        # An empty batch is allowed: it changes nothing, and max(draws, 1) avoids 1 / 0.
         share = weights[0].unsqueeze(1) / max(draws, 1) if weights else 1 / max(draws, 1)
         return ScoreBatch(index, scores, share)
     index, inverse = index.unique(return_inverse=True)
     counts = torch.bincount(inverse).to(scores.dtype)
     merged = scores.new_zeros(len(index), num_tasks).index_add(0, inverse, scores)
+    # The mean of the draws, attached to the graph, so that each draw gets its part of the gradient.
     merged = merged / counts.unsqueeze(1)
     if not weights:
         return ScoreBatch(index, merged, 1 / len(index))
+    # With weights, every draw counts: the sample's share is the sum over its draws.
     total = weights[0].new_zeros(len(index)).index_add(0, inverse, weights[0])
     return ScoreBatch(index, merged, total.unsqueeze(1) / draws)
 
 
 def read_index(given: Any, count: int, *, name: str = "index", members: str = "samples") -> Tensor:
-    """Which samples a batch holds, or to which groups its samples belong.
+    """Return the samples of a batch, or the groups of its samples, after checking them.
 
     Examples:
         >>> read_index([2, 3], 3)
@@ -78,7 +90,7 @@ def read_index(given: Any, count: int, *, name: str = "index", members: str = "s
             f"{name} must be whole numbers of shape (B,), got {index.dtype} of shape "
             f"{tuple(index.shape)}"
         )
-    # Of an index that is not contiguous, torch.searchsorted warns.
+    # torch.searchsorted warns if an index is not contiguous.
     index = index.long().contiguous()
     if not len(index):
         return index
@@ -93,7 +105,7 @@ def read_index(given: Any, count: int, *, name: str = "index", members: str = "s
 
 
 def first_ten(samples: Tensor) -> str:
-    """Show the first ten of some samples, for an error.
+    """Return the first ten of some samples as text, for an error message.
 
     Examples:
         >>> first_ten(torch.arange(12))
@@ -106,7 +118,7 @@ def first_ten(samples: Tensor) -> str:
 def _checked(
     scores: Any, index: Any, weight: Any, num_samples: int, num_tasks: int
 ) -> list[Tensor]:
-    """Return index (B,), scores (B, T) and, if there are any, weights (B,), checked."""
+    """Check a batch and return index (B,), scores (B, T) and, if there are any, weights (B,)."""
     index = read_index(index, num_samples)
     scores = _scores(scores, len(index), num_tasks)
     index = index.to(scores.device)

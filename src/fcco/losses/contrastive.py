@@ -1,4 +1,4 @@
-"""Contrastive learning against the whole training set, from small batches."""
+"""Contrastive learning against the whole training set, with small batches."""
 
 from functools import partial
 from typing import Literal
@@ -18,29 +18,30 @@ __all__ = ["ContrastiveLoss"]
 
 
 class ContrastiveLoss(RowLoss):
-    """InfoNCE in which each pair is compared with all others of the training set, over time.
+    """The contrastive loss InfoNCE, which compares each pair with the whole training set over time.
 
-    With s the cosine of the embeddings of x_i and y_j,
+    Let s be the cosine of the embeddings of x_i and y_j. Then
 
-        u_i = mean over j != i of exp((s(x_i, y_j) - s(x_i, y_i)) / T),    f(u) = T log(eps + u),
+        u_i = mean over j != i of exp((s(x_i, y_j) - s(x_i, y_i)) / T),    f(u) = T log(eps + u).
 
-    and the same from y_i to the x_j if two-way. The fresh value is the mean over the other samples
-    of the batch; the table keeps u_i, 8 bytes for each of the N or 2 N anchors. The objective is
-    ``fcco.objectives.GlobalContrastive``.
+    If ``two_way``, y_i is compared with all x_j in the same way. The fresh value of u_i is the mean
+    over the other samples of the batch. The table stores u_i, which takes 8 bytes for each of the N
+    or 2 N anchors. The objective is ``fcco.objectives.GlobalContrastive``.
 
-    On several ranks a sample is compared with those of all of them. Every rank gathers 8 + 8 d
-    bytes per sample (float32) and computes the loss of the joint batch.
+    With several ranks, a sample is compared with the samples of all ranks. Every rank gathers
+    8 + 8 d bytes per sample (float32) and computes the loss of the joint batch.
 
     Args:
-        num_samples: N.
-        temperature: T, or where a learned one starts.
-        two_way: both directions.
-        learned: "common": learn one temperature, "individual": one per anchor; f(u) is then
-            T (log(eps + u) + ``radius``). Give ``criterion.parameters()`` to the optimizer too.
-        radius: the larger, the lower a learned temperature.
-        eps: added to u. With eps = 1 / (B - 1), beta = 1 and ``two_way=False``, the value is
-            T (NT-Xent - log(B - 1)) of the batch.
-        beta: weight of the new in u, or "auto", see ``RowLoss``.
+        num_samples: N, the number of pairs in the training set.
+        temperature: T, or the initial value of a learned temperature.
+        two_way: whether to compare in both directions.
+        learned: None keeps T fixed, "common" learns one temperature, and "individual" learns one
+            per anchor. With a learned temperature, f(u) is T (log(eps + u) + ``radius``). Pass
+            ``criterion.parameters()`` to the optimizer too.
+        radius: a larger radius gives lower learned temperatures.
+        eps: a number that is added to u. With eps = 1 / (B - 1), beta = 1 and ``two_way=False``,
+            the value is T (NT-Xent - log(B - 1)) of the batch.
+        beta: the weight of the fresh value in u, or "auto", see ``RowLoss``.
 
     Examples:
         >>> criterion = ContrastiveLoss(100, temperature=0.1)
@@ -75,32 +76,35 @@ class ContrastiveLoss(RowLoss):
         self.two_way = two_way
 
     def exact(self, first: Tensor, second: Tensor) -> Tensor:
-        """The objective of all N pairs, differentiable: the value to monitor.
+        """Return the objective of all N pairs, which is the value to monitor.
 
-        Some anchors are compared at a time, so that memory does not grow with N^2.
+        It is differentiable. Some anchors are compared at a time, so that the memory does not grow
+        as N^2.
 
         Args:
-            first: (N, d), embeddings of all first views, in the order of the index.
-            second: (N, d), those of the second views.
+            first: (N, d), the embeddings of all first views, in the order of the index.
+            second: (N, d), the embeddings of all second views.
         """
         return self.objective.exact(first, second)
 
     def forward(self, first: Tensor, second: Tensor, index: Tensor) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
-            first: (B, d), embeddings of the first views; they are normalized here.
-            second: (B, d), those of the second views.
-            index: (B,), which samples of the training set these are.
+            first: (B, d), the embeddings of the first views. They are normalized here.
+            second: (B, d), the embeddings of the second views.
+            index: (B,), the positions of these pairs in the training set.
         """
         size = self.objective.num_samples
         read = partial(read_embeddings, index, size, first=first, second=second)
         index, first, second = exchange(self._together(), read, self.fingerprint)
         weights, others = weights_of_others(index)
+        # In half precision, exponents (s - s_own) / T of a low temperature would lose their digits.
         with torch.autocast(first.device.type, enabled=False):
             cosines = normalize(first, dim=1) @ normalize(second, dim=1).T
             own = cosines.diagonal()
             if self.two_way:
+                # Anchor N + i is the second view of pair i: its cosines are a column of the matrix.
                 index, own = torch.cat([index, size + index]), torch.cat([own, own])
                 cosines, weights = torch.cat([cosines, cosines.T]), torch.cat([weights, weights])
             probe = self.objective.compare(index, own, cosines, weights, others)

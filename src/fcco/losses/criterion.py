@@ -1,4 +1,4 @@
-"""A loss that remembers: when it writes, with whom it shares a batch, how precise its table is."""
+"""The base class of losses with a memory: when they write, and how ranks share a batch."""
 
 import sys
 import warnings
@@ -18,43 +18,44 @@ __all__ = ["Criterion"]
 
 
 class Criterion(nn.Module):
-    """Base class of losses with a memory, a table in buffers that is equal on all ranks.
+    """Base class of losses with a memory, which is a table in buffers, equal on all ranks.
 
-    It is written only in training mode with gradients enabled. Any other call warns: its value
-    contains what the table remembers of the training set, so it is not a validation loss.
+    The table is written only in training mode with gradients enabled. Any other call warns. Its
+    value contains what the table remembers of the training set, so it is not a validation loss.
     """
 
     _table: ClassVar[str]
-    """The path of the buffer that follows ``.to(dtype)``; other numbers keep their precision."""
+    """Path of the buffer that follows ``.to(dtype)``; all others keep their precision."""
 
     _validate_with: ClassVar[str] = "criterion.exact(...) of all samples of that set"
-    """What the value of other samples than those of the training set is computed with."""
+    """The expression to use for other samples than those of the training set, for the warning."""
 
     ranks: Ranks | None = None
-    """Those that train together: None stands for all of ``torch.distributed``, if it is set up."""
+    """The ranks that train together; None stands for all ranks of ``torch.distributed``."""
 
     _ddp_id: int | None = None
 
     fingerprint: Tensor
-    """What the table was built from, as one number: a state of another table is refused."""
+    """A hash of the labels and settings of the table; a state with another hash is refused."""
 
     def __init__(self, *made_of: Any) -> None:
         super().__init__()
         self.register_buffer("fingerprint", fingerprint(*made_of))
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load buffers, if they belong to a table of the same labels and settings."""
+        """Load buffers if they belong to a table of the same labels and settings."""
         flaw = self._find_flaw(state, prefix)
         if flaw is not None:
             args[-1].append(f"{prefix or type(self).__name__}: {flaw}")
-            # torch goes on with the submodules, the table among them: they keep what they have.
+            # torch continues with the submodules, which include the table. Replacing the state by
+            # the current one makes them keep what they have.
             for key in [key for key in state if key.startswith(prefix)]:
                 del state[key]
             state.update(self.state_dict(prefix=prefix))
         super()._load_from_state_dict(state, prefix, *args)
 
     def _find_flaw(self, state: dict[str, Any], prefix: str) -> str | None:
-        """Return why a state cannot be loaded, or None."""
+        """Return the reason why a state cannot be loaded, or None."""
         found = state.get(f"{prefix}fingerprint")
         if found is None and f"{prefix}{self._table}" in state:
             return "the table has no fingerprint of its labels (saved by 0.2?)"
@@ -67,21 +68,21 @@ class Criterion(nn.Module):
         return None
 
     def __init_subclass__(cls) -> None:
-        """A forward pass reads numbers from its table and writes to it: it is never compiled."""
+        """Exclude forward passes from compilation, because they read and write the table."""
         super().__init_subclass__()
         if "forward" in cls.__dict__:
-            # As torch.optim does it: torch.compiler.disable would load the compiler here and now.
+            # torch.optim does the same. torch.compiler.disable would import the compiler now.
             cls.forward = torch._disable_dynamo(cls.__dict__["forward"])  # type: ignore[attr-defined]
 
     @property
     def _writes(self) -> bool:
-        """Whether a batch is remembered: not in eval mode, nor without gradients."""
+        """Whether a batch is written to the table: not in eval mode, nor without gradients."""
         return self.training and torch.is_grad_enabled()
 
     def _together(self) -> Ranks | None:
-        """The ranks to exchange batches with; None where there is nothing to exchange.
+        """Return the ranks to exchange batches with, or None if there is nothing to exchange.
 
-        Every forward pass begins with it, so this is where one that trains nothing is noticed.
+        Every forward pass calls this method first. So it also warns of passes that do not train.
         """
         if not self._writes:
             self._warn_of_validation()
@@ -94,7 +95,7 @@ class Criterion(nn.Module):
         return ranks
 
     def _warn_of_validation(self) -> None:
-        """Warn that the value is not one of a validation set, unless a pass is only a first one."""
+        """Warn that the value is not a validation loss, unless a checkpoint repeats the pass."""
         if self.training and _in_reentrant_checkpoint():
             return
         warnings.warn(
@@ -105,10 +106,10 @@ class Criterion(nn.Module):
         )
 
     def _exclude_from_ddp_broadcast(self, wrapper: DistributedDataParallel) -> None:
-        """Keep DDP, which calls a module that holds this one, from broadcasting the table.
+        """Keep DDP from broadcasting the table, if it wraps a module that contains this loss.
 
-        It broadcasts all buffers before every forward pass but those it is told to ignore. The
-        tables are equal on all ranks without it.
+        Before every forward pass, DDP broadcasts all buffers that it was not told to ignore. The
+        tables are equal on all ranks without this.
         """
         if self._ddp_id == id(wrapper):
             return
@@ -119,7 +120,7 @@ class Criterion(nn.Module):
         self._ddp_id = id(wrapper)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
-        """Move, with at least float32 for the table, and all else as precise as it is."""
+        """Move the module; the table stays at least float32, and all else keeps its precision."""
         buffers = [(part, name) for part in self.modules() for name in part._buffers]
         before = [part._buffers[name] for part, name in buffers]
         table = self.get_buffer(self._table)
@@ -128,6 +129,8 @@ class Criterion(nn.Module):
                 f"{type(self).__name__} cannot leave the meta device, where its table and what it "
                 "was built from are lost: build it on the device where it is used"
             )
+        # The original buffers are converted once more below. Converting the moved ones instead
+        # would keep what ``.half()`` has rounded.
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for (part, name), tensor in zip(buffers, before, strict=True):
             moved = part._buffers[name]
@@ -139,10 +142,10 @@ class Criterion(nn.Module):
 
 
 def _in_reentrant_checkpoint() -> bool:
-    """Whether this is the first pass of a reentrant checkpoint, which has no gradients.
+    """Return whether this is the first pass of a reentrant checkpoint, which has no gradients.
 
-    The second pass of the same batch, during the backward pass, has them and trains. Nothing but
-    the stack tells such a first pass from an evaluation.
+    The second pass of the same batch, during the backward pass, has gradients and trains. Only the
+    call stack distinguishes such a first pass from an evaluation.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None:

@@ -1,4 +1,4 @@
-"""A batch of embeddings in which every sample is compared with the others."""
+"""Checks and weights for batches of embeddings in which samples are compared."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["read_embeddings", "weights_of_others"]
 
 
 def read_embeddings(index: Any, num_samples: int, **embeddings: Any) -> list[Tensor]:
-    """(B,), and the embeddings by their names, (B, d) each, checked and in at least float32.
+    """Check an index and named embeddings; return (B,) and (B, d) each, in at least float32.
 
     Examples:
         >>> import torch
@@ -40,6 +40,7 @@ def read_embeddings(index: Any, num_samples: int, **embeddings: Any) -> list[Ten
             raise ValueError(
                 f"{name} is {given.dtype}, the other embeddings are {columns[0].dtype}"
             )
+        # A norm may overflow although every entry is finite, and normalizing would then give 0.
         lost = ~columns[-1].detach().norm(dim=1).isfinite()
         if lost.any():
             raise FloatingPointError(
@@ -49,9 +50,10 @@ def read_embeddings(index: Any, num_samples: int, **embeddings: Any) -> list[Ten
 
 
 def weights_of_others(index: Tensor) -> tuple[Tensor, int]:
-    """The weights of a mean over the other samples of a batch, (B, B), and how many there are.
+    """Return the weights (B, B) of a mean over the other samples of a batch, and their number.
 
-    A sample that comes twice counts once, half for each draw, and is not compared with itself.
+    A sample that occurs twice counts once, with half the weight for each draw. It is not compared
+    with itself.
 
     Examples:
         >>> import torch
@@ -67,5 +69,6 @@ def weights_of_others(index: Tensor) -> tuple[Tensor, int]:
             f"a sample is compared with others, and this batch holds {len(samples)}: at least two "
             "different samples are needed, of all ranks together"
         )
+    # Each of the ``others`` counts 1 / others, divided among its draws.
     weights = 1 / (others * counts[place]).double()
     return weights.expand(len(index), -1).masked_fill(index.unsqueeze(1) == index, 0), others

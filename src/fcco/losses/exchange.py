@@ -1,4 +1,4 @@
-"""How ranks make one batch of theirs: two small collectives in a forward pass, none in backward."""
+"""How ranks form a joint batch, with two small collectives in the forward pass."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,27 +14,27 @@ from fcco.distributed import Ranks
 __all__ = ["exchange"]
 
 _PLACE = {"nccl": "cuda", "xccl": "xpu"}
-"""Where a backend wants its tensors; others take them from the host."""
+"""Device type of the tensors of a backend; all other backends take tensors on the CPU."""
 
 
 def exchange(
     ranks: Ranks | None, read: Callable[[], Sequence[Tensor]], made_of: Tensor | None = None
 ) -> list[Tensor]:
-    """The columns of the joint batch, rank after rank; the same numbers on every rank.
+    """Return the columns of the joint batch, rank after rank, with equal numbers on every rank.
 
-    This rank's part stays attached to its graph, with its gradient times the number of ranks: every
-    rank then computes the loss of the joint batch, and DDP's or FSDP2's average of the gradients is
-    that of one process. A parameter that is used after the exchange has the same gradient, that of
-    the joint batch, on all ranks.
+    Every rank computes the loss of the joint batch. This rank's part stays attached to its graph,
+    with its gradient multiplied by the number of ranks. So the average of the gradients by DDP or
+    FSDP2 equals the gradient of one process. A parameter that is used after the exchange has the
+    gradient of the joint batch on all ranks.
 
-    Every rank sends four numbers (32 bytes) and then its samples, padded to the longest batch: the
-    bytes of all columns together.
+    Every rank sends four numbers (32 bytes), and then its samples as the bytes of all columns,
+    padded to the longest batch.
 
     Args:
-        ranks: None: there are no others.
-        read: checks this rank's batch and returns its columns, of equal length; if it raises on one
-            rank, all raise.
-        made_of: the fingerprint of labels and settings that all ranks must share.
+        ranks: the ranks that exchange batches, or None if there are no others.
+        read: a function that checks this rank's batch and returns its columns, which have equal
+            length. If it raises on one rank, all ranks raise.
+        made_of: the fingerprint of labels and settings, which must be equal on all ranks.
 
     Examples:
         >>> exchange(None, lambda: [torch.tensor([3, 1])])
@@ -48,11 +48,15 @@ def exchange(
         columns = list(read())
     except Exception as raised:
         error = raised
+    # All columns travel as bytes in one tensor, so that indices and scores need one collective.
     none = torch.empty(len(columns[0]) if columns else 0, 0, dtype=torch.uint8, device=place)
     sent = torch.cat([none, *(_bytes(column).to(place) for column in columns)], dim=1)
     make = [(str(column.dtype), tuple(column.shape[1:])) for column in columns]
     content = None if made_of is None else int(made_of)
+    # Ranks with another dtype, shape or labels would misread the bytes of the others.
     check = crc32(repr((content, make)).encode())
+    # The first exchange: whether this rank has an error, the size of its batch, and a hash of its
+    # layout and labels. Only if all agree can the second exchange have equal shapes.
     head = torch.tensor([error is not None, *sent.shape, check], device=place)
     faults, counts, widths, makes = torch.stack(ranks.gather(head)).T.tolist()
     if any(faults):
@@ -63,6 +67,7 @@ def exchange(
             "sample: do they differ in dtype, in the size of an embedding, in whether there is a "
             "weight, or were their losses built from other labels or settings?"
         )
+    # The second exchange: the batches themselves.
     padded = torch.zeros(max(counts), widths[0], dtype=torch.uint8, device=place)
     padded[: len(sent)] = sent
     received = [part[:n] for part, n in zip(ranks.gather(padded), counts, strict=True)]
@@ -84,11 +89,12 @@ def _bytes(column: Tensor) -> Tensor:
 
 
 def _joint(own: Tensor, parts: list[Tensor], ranks: Ranks) -> Tensor:
-    """All parts of one column, with this rank's own in its place."""
+    """Return all parts of one column, with this rank's own attached part in its place."""
     whole = []
     for part in parts:
-        # A copy: a slice of one row, or of none, has strides that fit no other type.
+        # Copy first: the strides of a slice with one row or none do not fit another dtype.
         column = part.clone(memory_format=torch.contiguous_format).view(own.dtype)
         whole.append(column.to(own.device).reshape(len(part), *own.shape[1:]))
+    # The value is ``own`` and the gradient is ``size`` times that of ``own``.
     whole[ranks.rank] = own + (ranks.size - 1) * (own - own.detach()) if own.requires_grad else own
     return torch.cat(whole)

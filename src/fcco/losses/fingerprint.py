@@ -1,4 +1,4 @@
-"""What a table was built from, as one number that travels with it."""
+"""A hash of what a table was built from, which is saved with it."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -13,9 +13,9 @@ __all__ = ["fingerprint"]
 
 
 def fingerprint(*made_of: Any) -> Tensor:
-    """A number that differs, in all likelihood, for other labels, their order, or other settings.
+    """Return a hash of labels, of their order and of settings, as an int64 tensor.
 
-    Learned parameters do not count, nor do functions.
+    Learned parameters and functions are not part of the hash.
 
     Examples:
         >>> from fcco.objectives import AUC
@@ -32,17 +32,17 @@ def fingerprint(*made_of: Any) -> Tensor:
 
 
 def _parts(thing: Any) -> Iterator[bytes]:
-    """What counts, each part with its end: (1, 23) must not be taken for (12, 3)."""
+    """Yield the parts to hash, each with an end mark, so that (1, 23) differs from (12, 3)."""
     if isinstance(thing, nn.Parameter):
         return
     if isinstance(thing, Tensor):
-        # Not contiguous(): it leaves the stride of a single element as it is, and view fails then.
+        # contiguous() would keep the stride of a single element, with which view fails.
         flat = thing.detach().cpu().clone(memory_format=torch.contiguous_format)
         yield f"{flat.dtype} {tuple(flat.shape)};".encode()
         yield flat.flatten().view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     elif isinstance(thing, str | bool | None):
         yield f"{thing!r};".encode()
-    elif isinstance(thing, Real):  # 1, 1.0 and those of NumPy are one setting
+    elif isinstance(thing, Real):  # 1, 1.0 and NumPy's numbers are the same setting
         yield f"{float(thing)};".encode()
     elif hasattr(thing, "__array__"):
         array = thing.__array__()
@@ -54,7 +54,7 @@ def _parts(thing: Any) -> Iterator[bytes]:
             yield from _parts(part)
     elif _has_settings(thing):
         yield f"{type(thing).__qualname__};".encode()
-        # Names that begin with "_" are derived from the others, and a mode is no setting.
+        # Attributes with a leading "_" are derived from the others, and ``training`` is a mode.
         settings = vars(thing).keys() - {"training"}
         for name in sorted(name for name in settings if not name.startswith("_")):
             yield f"{name}=".encode()
@@ -62,7 +62,7 @@ def _parts(thing: Any) -> Iterator[bytes]:
 
 
 def _has_settings(thing: Any) -> bool:
-    """Whether the attributes of an object count: of ours, an objective, or a user's surrogate."""
+    """Return whether an object's attributes are hashed: ours, an objective's or a surrogate's."""
     if isinstance(thing, FunctionType | MethodType | type) or not hasattr(thing, "__dict__"):
         return False
     ours = type(thing).__module__.startswith("fcco")

@@ -1,4 +1,4 @@
-"""Distributionally robust over groups, beside any loss per sample."""
+"""Distributionally robust losses over groups, on top of any loss per sample."""
 
 from functools import partial
 from typing import Any
@@ -20,14 +20,14 @@ __all__ = ["GroupCVaRLoss", "GroupDROLoss"]
 
 
 class _GroupLoss(RowLoss):
-    """A function of the mean losses of groups, which the table tracks."""
+    """Base class of functions of the groups' mean losses, which the table tracks."""
 
     def forward(self, losses: Tensor, groups: Tensor) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
-            losses: (B,), one per sample (``reduction="none"``).
-            groups: (B,), to which group each sample belongs.
+            losses: (B,), the loss of each sample (``reduction="none"``).
+            groups: (B,), the group of each sample.
         """
         read = partial(_checked, losses, groups, self.objective.num_blocks)
         groups, losses = exchange(self._together(), read, self.fingerprint)
@@ -36,40 +36,46 @@ class _GroupLoss(RowLoss):
         return self._take(self._probe(losses, groups))
 
     def exact(self, losses: Tensor, groups: Tensor) -> Tensor:
-        """The objective of all samples of a data set, differentiable: the value to monitor.
+        """Return the objective of all samples of a data set, which is the value to monitor.
+
+        It is differentiable.
 
         Args:
-            losses: (N,), one per sample.
-            groups: (N,), to which group each sample belongs; every group has a sample.
+            losses: (N,), the loss of each sample.
+            groups: (N,), the group of each sample. Every group must have a sample.
         """
         groups, losses = _checked(losses, groups, self.objective.num_blocks)
+        # In float64, so that a sum over many samples does not round.
         probe = self._probe(losses.double(), groups)
         if empty := absent(probe.blocks, self.objective.num_blocks):
             raise ValueError(f"groups {empty} have no sample: the objective is a mean over all")
         return self.objective.outer(probe.values, probe.blocks).mean().to(losses.dtype)
 
     def _probe(self, losses: Tensor, groups: Tensor) -> Probe:
-        """The mean loss of each group that is there."""
+        """Return a probe of the mean losses of the groups in a batch."""
         blocks, owner, counts = groups.unique(return_inverse=True, return_counts=True)
         batch = GroupBatch(blocks, losses, owner, counts, targets=groups)
+        # The losses are given, so the model is the identity and the objective's loss returns them.
         probe: Probe = self.objective.inner(nn.Identity(), batch)
         return probe
 
 
 class GroupDROLoss(_GroupLoss):
-    """KL-regularized worst group: the mean over the probed groups of T (exp(u / T) - 1).
+    """A smooth form of the worst mean loss of a group, regularized by the KL divergence.
 
-    u is the tracked mean loss of a group; beyond u = 10 T the exponential continues along its
-    tangent. As the temperature T goes to 0 the worst group alone counts, as it goes to infinity all
-    count alike. ``criterion.objective.risk(value)`` is the soft maximum. The objective is
+    The value is the mean of T (exp(u / T) - 1) over the groups in the batch, where u is the tracked
+    mean loss of a group. Beyond u = 10 T the exponential continues along its tangent. As the
+    temperature T goes to 0, only the worst group counts. As T goes to infinity, all groups count
+    alike. ``criterion.objective.risk(value)`` returns the soft maximum. The objective is
     ``fcco.objectives.GroupDRO``.
 
-    On several ranks the batch is that of all of them: 8 bytes and the loss for every sample.
+    With several ranks, the batch is that of all ranks together. They exchange 8 bytes and the loss
+    of every sample.
 
     Args:
-        num_groups: m.
+        num_groups: m, the number of groups.
         temperature: T.
-        beta: weight of the new in u, or "auto", see ``RowLoss``.
+        beta: the weight of the fresh value in u, or "auto", see ``RowLoss``.
 
     Examples:
         >>> criterion = GroupDROLoss(4, temperature=1.0)
@@ -86,17 +92,18 @@ class GroupDROLoss(_GroupLoss):
 class GroupCVaRLoss(_GroupLoss):
     """The mean loss of the worst ``fraction`` of the groups, with a smoothed hinge.
 
-    min over s of s + mean_i max(u_i - s, 0) / fraction. The threshold s is learned like a weight:
-    give ``criterion.parameters()`` to the optimizer too. The objective is
-    ``fcco.objectives.GroupCVaR``.
+    This mean is the minimum over s of s + mean_i max(u_i - s, 0) / fraction, where u_i is the
+    tracked mean loss of group i. The threshold s is a learned parameter: pass
+    ``criterion.parameters()`` to the optimizer too. The objective is ``fcco.objectives.GroupCVaR``.
 
-    On several ranks the batch is that of all of them: 8 bytes and the loss for every sample.
+    With several ranks, the batch is that of all ranks together. They exchange 8 bytes and the loss
+    of every sample.
 
     Args:
-        num_groups: m.
-        fraction: of the groups that counts, in (0, 1].
+        num_groups: m, the number of groups.
+        fraction: the fraction of the groups that counts, in (0, 1].
         temperature: the width of the smoothing.
-        beta: weight of the new in u, or "auto", see ``RowLoss``.
+        beta: the weight of the fresh value in u, or "auto", see ``RowLoss``.
 
     Examples:
         >>> criterion = GroupCVaRLoss(4, fraction=0.5)
@@ -114,13 +121,13 @@ class GroupCVaRLoss(_GroupLoss):
 
 
 def _groups(count: int) -> Tensor:
-    """Group numbers for an objective that is never asked for samples: one sample each."""
+    """Return group numbers with one sample each, for an objective that draws no samples."""
     check_positive(num_groups=count)
     return torch.arange(whole("num_groups", count))
 
 
 def _given(losses: Tensor, groups: Tensor) -> Tensor:
-    """The loss of each sample is computed already."""
+    """Return the losses themselves, because they are computed already."""
     return losses
 
 

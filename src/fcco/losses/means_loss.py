@@ -1,4 +1,4 @@
-"""Losses that are a function of means over the data set, at any batch size."""
+"""Losses that are a function of means over the data set, for any batch size."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,29 +16,30 @@ from fcco.problem import Probe
 __all__ = ["MeansLoss"]
 
 _REMEMBERED = 300
-"""Batches over which the variance of a sample is averaged."""
+"""Number of batches over which the variance of a sample is averaged."""
 _LEAST = 0.02
-"""Of a gain that is chosen: means that take over less would not notice that they are wrong."""
+"""Smallest gain that is chosen. With a smaller one, means would not notice that they are wrong."""
 
 
 class MeansLoss(RowLoss):
-    """f of the means over the data set of some statistics of each sample, at any batch size.
+    """A function f of the means of some statistics over the data set, for any batch size.
 
-        u_t = (1 - beta) u_{t-1} + beta (mean over the batch),    value (1/m) sum_i f(u_t^i),
+        u_t = (1 - beta) u_{t-1} + beta (mean over the batch),    value (1/m) sum_i f(u_t^i).
 
-    with the gradient of f at u_t, through the statistics of the batch. The loss of a batch,
-    f(mean over the batch), is biased: f is not linear. No index is needed, and nothing known in
-    advance. Batch size 1 works.
+    The gradient is that of f at u_t, through the statistics of the batch. In contrast, the loss of
+    a batch, f(mean over the batch), is biased because f is not linear. This loss needs no index and
+    nothing known in advance, and batch size 1 works.
 
-    In ``eval()`` and under ``no_grad`` nothing is written; the value is the one that would be. On
-    several ranks the batch is that of all of them.
+    In ``eval()`` and under ``no_grad`` nothing is written, and the value is the one that the step
+    would have. With several ranks, the batch is that of all ranks together.
 
     Args:
-        function: f, from (..., p) to (...).
-        shape: p, or (m, p) for m blocks (tasks) that have f each; the loss is their mean.
-        beta: weight of the new in u, in (0, 1]; "auto": the first steps average all that was seen,
-            and then the gain follows the drift of the means and the noise of a batch, which at
-            batch size 1 is taken from the difference of successive batches.
+        function: f, a differentiable function from means (..., p) to values (...).
+        shape: p, or (m, p) for m blocks (tasks) with one f each; the loss is their mean.
+        beta: the weight of the batch in u, in (0, 1], or "auto". With "auto", the first steps
+            average all that was seen. Then the weight follows the drift of the means and the noise
+            of a batch. At batch size 1, the noise is estimated from the difference of successive
+            batches.
 
     Examples:
         >>> criterion = MeansLoss(lambda u: 1 - 2 * u[..., 0] / (u[..., 1] + u[..., 2]), 3)
@@ -51,13 +52,13 @@ class MeansLoss(RowLoss):
 
     objective: Means
     centre: Tensor
-    """(m, p), the means of many batches."""
+    """(m, p), the running means over many batches."""
     variance: Tensor
-    """(m, p), of the statistics of one sample."""
+    """(m, p), the variance of the statistics of one sample."""
     last: Tensor
     """(m, p), the means of the last batch."""
     counts: Tensor
-    """The samples of the last batch, how often the variance was estimated, and the batches."""
+    """(3,), the samples of the last batch, the number of variance estimates, and of batches."""
 
     def __init__(
         self,
@@ -73,49 +74,53 @@ class MeansLoss(RowLoss):
         self.register_buffer("counts", torch.zeros(3, dtype=torch.int64))
 
     def forward(self, statistics: Tensor) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
-            statistics: (B, p), or (B, m, p): one line per sample.
+            statistics: (B, p) or (B, m, p), the statistics of each sample.
         """
         return self._of_lines(statistics)
 
     def _of_lines(self, *given: Tensor) -> Tensor:
-        """The loss of the batch of all ranks; if reading it raises on one rank, all raise."""
+        """Return the loss of the batch of all ranks; an error on one rank is raised on all."""
         with torch.autocast(self.table.rows.device.type, enabled=False):
             read = lambda: [self._lines(*given)]  # noqa: E731
             (lines,) = exchange(self._together(), read, self.fingerprint)
             return self._take(self.objective.probe(self._statistics(lines)))
 
     def _lines(self, statistics: Tensor) -> Tensor:
-        """What ranks exchange of each sample, from the arguments of ``forward``, checked."""
+        """Check the arguments of ``forward``, and return what ranks exchange of each sample."""
         return self.objective.read(statistics)
 
     def _statistics(self, lines: Tensor) -> Tensor:
-        """The statistics of each sample, from what ranks exchange."""
+        """Return the statistics of each sample, computed from what ranks exchange."""
         return lines
 
     def exact(self, *given: Tensor) -> Tensor:
-        """f of the means over all samples, differentiable: the value to monitor.
+        """Return f of the means over all samples, which is the value to monitor.
+
+        It is differentiable.
 
         Args:
-            given: what ``forward`` takes, of all samples.
+            given: the arguments of ``forward``, for all samples.
         """
         return self.objective.exact(self._statistics(self._lines(*given)))
 
     def _choose_gain(self) -> Gain:
-        """The gain of the filter; the first steps average what they have seen.
+        """Return the gain of the next step; the first steps average all that was seen.
 
-        The share of drift in what was seen is a quotient of two means. Only what chance does not
-        explain, two standard deviations of it, raises the gain: one that is too large makes u noisy
-        and would take hundreds of steps to fall.
+        The share of drift is estimated by a quotient of two means. Only a quotient that exceeds
+        chance by two standard deviations raises the gain. A gain that is too large makes u noisy,
+        and it would take hundreds of steps to fall.
         """
         gain = super()._choose_gain()
         if not gain.auto or self.table.gain is None:
             return gain
         steps, rows, surprise, noise = self.table.gain.tolist()
+        # With the gain 1 / t in step t, u is the plain mean of all batches.
         beta = max(_LEAST, 1 / (steps + 1))
         if surprise > 0:
+            # Without drift, surprise / noise is 1 up to a relative error of about 1 / sqrt(rows).
             chance = 1 + 2 / min(rows, _REMEMBERED) ** 0.5
             beta = max(beta, 1 - chance * noise / surprise)
         return replace(gain, beta=beta)
@@ -126,17 +131,19 @@ class MeansLoss(RowLoss):
         return super()._step(probe)
 
     def _noise(self, probe: Probe) -> Tensor:
-        """Standard errors of the means of a batch, from the remembered variance; NaN if unknown.
+        """Return standard errors of the means of a batch, from the stored variance; NaN if unknown.
 
-        A batch of one shows no variance, but two successive batches differ by the noise of both:
-        the drift of one step is small beside it. The variance is averaged over steps, because the
-        noise of a single step would go together with the slopes that the gain weighs it by.
+        A batch of one sample shows no variance. But two successive batches differ by the noise of
+        both, compared with which the drift of one step is small. The variance is averaged over
+        steps. The noise of a single step would be correlated with the slopes that convert it into
+        units of f.
         """
         samples, before = int(probe.samples_per_row()[0]), int(self.counts[0])
         if probe.noise is not None and not probe.noise.isnan().any():
             found = probe.noise.detach().square() * samples
         elif before:
             change = probe.values.detach() - self.last.to(probe.values)
+            # Var(mean_t - mean_{t-1}) = variance (1 / B_t + 1 / B_{t-1}).
             found = change.square() / (1 / samples + 1 / before)
         else:
             return torch.full_like(probe.values.detach(), torch.nan)
@@ -145,14 +152,15 @@ class MeansLoss(RowLoss):
         return (variance / samples).sqrt()
 
     def _sum_surprises(self, seen: Observation) -> Tensor | None:
-        """Squared errors in units of f over the squared noise, with slopes at the centre.
+        """Return the sums of squared errors over squared noise, in units of f at the centre.
 
-        Slopes at u would be steep where u is wrong (a small denominator, say), so that a large
-        gain, which makes u noisy, would seem right. Quotients, because slopes of the first steps
-        may be larger by orders of magnitude than those after them.
+        Slopes at u itself would be steep where u is wrong, for example at a small denominator. A
+        large gain, which makes u noisy, would then seem right. Quotients are used because the
+        slopes of the first steps may be larger than later ones by orders of magnitude.
         """
         if seen.noise is None:
             return None
+        # f'(centre) converts errors of the means into errors of f.
         unit = self.objective.outer_slope(self.centre.to(seen.fresh), seen.blocks)
         both = torch.stack([unit * (seen.fresh - seen.old), unit * seen.noise]).double()
         surprise, error = both.square().sum(2)
@@ -173,5 +181,7 @@ class MeansLoss(RowLoss):
             and probe.noise is not None
             and not probe.noise.isnan().any()
         ):
+            # ``_noise`` put the averaged standard error into the probe. Its square times B is the
+            # variance of one sample.
             self.variance.copy_(probe.noise.square() * samples)
             self.counts[1] += 1

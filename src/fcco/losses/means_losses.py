@@ -1,4 +1,4 @@
-"""Functions of means by name: F1, Dice, correlation and parity of the data set."""
+"""Losses that are functions of means by name: F1, Dice, correlation and parity."""
 
 from typing import Any, Literal, Self
 
@@ -17,17 +17,15 @@ __all__ = ["CorrelationLoss", "DiceLoss", "F1Loss", "ParityLoss"]
 
 
 class F1Loss(MeansLoss):
-    """1 - F1 of the data set, with probabilities in the place of predictions.
+    """1 - F1 of the data set, with probabilities in place of predictions.
 
-        F_b = (1 + b^2) E[p y] / (b^2 E[y] + E[p]),
-
-    of each task, averaged over tasks, or of all tasks together.
+        F_b = (1 + b^2) E[p y] / (b^2 E[y] + E[p]).
 
     Args:
-        num_tasks: T.
-        recall_weight: b; recall counts b times as much as precision.
-        average: "macro": the mean over tasks; "micro": of all tasks together.
-        beta: see ``MeansLoss``.
+        num_tasks: T, the number of tasks.
+        recall_weight: b. Recall counts b times as much as precision.
+        average: "macro" for the mean of F_b over tasks, or "micro" for F_b of all tasks together.
+        beta: the weight of the batch in the means, or "auto", see ``MeansLoss``.
 
     Examples:
         >>> criterion = F1Loss()
@@ -54,11 +52,11 @@ class F1Loss(MeansLoss):
         self.fingerprint = fingerprint(self.objective, num_tasks, average)
 
     def forward(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             probabilities: (B,), (B, 1) or (B, T), in [0, 1].
-            targets: as ``probabilities``, 1 or 0; -1 or NaN where missing.
+            targets: of the same shape, 1 or 0; -1 or NaN where missing.
         """
         return self._of_lines(probabilities, targets)
 
@@ -71,17 +69,17 @@ class F1Loss(MeansLoss):
 class DiceLoss(MeansLoss):
     """1 - Dice of the data set, for masks of any dimensions; also Tversky's and Jaccard's index.
 
-        Tversky = E[p y] / (E[p y] + a E[p (1 - y)] + b E[(1 - p) y]),
+        Tversky = E[p y] / (E[p y] + a E[p (1 - y)] + b E[(1 - p) y]).
 
-    over all voxels of the data set, for each class, averaged over classes. Dice has a = b = 1/2,
-    Jaccard a = b = 1.
+    The means are over all voxels of the data set. The index of each class is averaged over classes.
+    Dice has a = b = 1/2, and Jaccard has a = b = 1.
 
     Args:
-        num_classes: C, the channels.
-        weights: (a, b), of false positives and of false negatives.
-        jaccard: use a = b = 1.
-        include_background: whether class 0 counts, if there are several.
-        beta: see ``MeansLoss``.
+        num_classes: C, the number of classes, which are the channels.
+        weights: (a, b), the weights of false positives and of false negatives.
+        jaccard: whether to use a = b = 1.
+        include_background: whether class 0 counts, if there are several classes.
+        beta: the weight of the batch in the means, or "auto", see ``MeansLoss``.
 
     Examples:
         >>> criterion = DiceLoss()
@@ -104,17 +102,18 @@ class DiceLoss(MeansLoss):
         if first < 0 or second < 0 or not first + second > 0:
             raise ValueError(f"weights must be two numbers that are not negative, got {weights}")
         first_class = 0 if include_background or num_classes == 1 else 1
+        # E[p y] + a (E[p] - E[p y]) + b (E[y] - E[p y]), with the terms of E[p y] collected.
         ratio = _Ratio(1.0, first, second, 1.0 - first - second)
         super().__init__(ratio, (whole("num_classes", num_classes) - first_class, 3), beta=beta)
         self.num_classes, self.first_class = num_classes, first_class
         self.fingerprint = fingerprint(self.objective, num_classes, first_class)
 
     def forward(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             probabilities: (B, C, ...), in [0, 1].
-            targets: the same shape, 1 or 0; or class numbers (B, ...) or (B, 1, ...).
+            targets: of the same shape, 1 or 0; or class numbers (B, ...) or (B, 1, ...).
         """
         return self._of_lines(probabilities, targets)
 
@@ -129,23 +128,24 @@ class DiceLoss(MeansLoss):
         shape = (*probabilities.shape[:2], -1)
         y = _within("targets", _masks(targets, probabilities)).reshape(shape)
         p = _within("probabilities", widened(probabilities)).reshape(shape)
-        # Sums over voxels, so that a large volume counts as much as it has voxels.
+        # Sums over voxels, not means: a volume counts in proportion to its number of voxels.
         parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
         return parts[:, self.first_class :]
 
 
 class CorrelationLoss(MeansLoss):
-    """1 - Pearson's correlation of predictions and targets over the data set, or concordance.
+    """1 - Pearson's correlation of predictions and targets over the data set, or 1 - concordance.
 
         Pearson = cov(x, y) / sqrt(var x var y),
-        concordance = 2 cov(x, y) / (var x + var y + (E x - E y)^2),
+        concordance = 2 cov(x, y) / (var x + var y + (E x - E y)^2).
 
-    averaged over outputs. The table is kept in float64: variances are differences of means.
+    Both are averaged over outputs. The table is kept in float64, because variances are differences
+    of means.
 
     Args:
-        num_outputs: numbers that are predicted of each sample.
-        concordance: Lin's concordance (CCC) in the place of Pearson's correlation.
-        beta: see ``MeansLoss``.
+        num_outputs: the number of values that are predicted for each sample.
+        concordance: whether to use Lin's concordance (CCC) instead of Pearson's correlation.
+        beta: the weight of the batch in the means, or "auto", see ``MeansLoss``.
 
     Examples:
         >>> criterion = CorrelationLoss()
@@ -155,7 +155,7 @@ class CorrelationLoss(MeansLoss):
     """
 
     shift: Tensor
-    """(outputs, 2), what is subtracted of predictions and of targets."""
+    """(outputs, 2), the numbers that are subtracted from predictions and from targets."""
 
     def __init__(
         self, num_outputs: int = 1, *, concordance: bool = False, beta: Beta = "auto"
@@ -171,7 +171,7 @@ class CorrelationLoss(MeansLoss):
         self.double()
 
     def _apply(self, *args: Any, **kwargs: Any) -> Self:
-        """Move, but stay in float64."""
+        """Move the module, but keep its buffers in float64."""
         super()._apply(*args, **kwargs)
         self.table.rows = self.table.rows.double()
         for name in ("centre", "variance", "last"):
@@ -179,11 +179,11 @@ class CorrelationLoss(MeansLoss):
         return self
 
     def forward(self, predictions: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
-            predictions: (B,), (B, 1) or (B, outputs).
-            targets: as ``predictions``.
+            predictions: (B,), (B, 1) or (B, outputs), the predicted values.
+            targets: the true values, of the same shape.
         """
         return self._of_lines(predictions, targets).to(widened(predictions).dtype)
 
@@ -196,22 +196,24 @@ class CorrelationLoss(MeansLoss):
         return torch.stack([x, y], dim=-1)
 
     def _statistics(self, lines: Tensor) -> Tensor:
-        """Moments about the means of the first batch, which lose no digits of small variances.
+        """Return moments about the means of the first batch, which keeps small variances precise.
 
-        A shift changes no correlation; concordance allows one that both share, the targets'.
+        A shift of x or y does not change the correlation. Concordance does not change if both have
+        the same shift, so that of the targets is used.
         """
+        # Var x = E x^2 - (E x)^2 cancels if the mean is large compared with the deviation.
         x, y = (lines - self._choose_shift(lines).to(lines)).unbind(-1)
         return torch.stack([x, y, x.square(), y.square(), x * y], dim=-1)
 
     def _choose_shift(self, lines: Tensor) -> Tensor:
         if self.table.visited.any() or not len(lines):
             return self.shift
-        if self._window is not None:  # batches that are joined need one shift
+        if self._window is not None:  # joined micro-batches must have the same shift
             return self._first
         shift = lines.detach().mean(0)
         if self.concordance:
             shift = shift[:, 1:].expand(-1, 2)
-        if self._writes:  # if this batch is the first to be written, or to open a window
+        if self._writes:  # this batch is the first to be written, or the first of a window
             self._first = shift
         return shift
 
@@ -222,17 +224,17 @@ class CorrelationLoss(MeansLoss):
 
 
 class ParityLoss(MeansLoss):
-    """The gap of mean scores between groups, over the data set: a penalty beside any loss.
+    """The gap of mean scores between groups over the data set, a penalty for use with any loss.
 
-        max_g E[s | g] - min_g E[s | g],
+        max_g E[s | g] - min_g E[s | g].
 
-    which for probabilities is the demographic parity difference. Groups that were not met yet do
-    not count.
+    For probabilities this is the demographic parity difference. Groups that have not been seen yet
+    do not count.
 
     Args:
-        num_groups: G.
-        squared: square the gap, which is smooth at 0.
-        beta: see ``MeansLoss``.
+        num_groups: G, the number of groups.
+        squared: whether to square the gap, which is smooth at 0.
+        beta: the weight of the batch in the means, or "auto", see ``MeansLoss``.
 
     Examples:
         >>> criterion = ParityLoss(2)
@@ -246,11 +248,11 @@ class ParityLoss(MeansLoss):
         self.num_groups = num_groups
 
     def forward(self, scores: Tensor, groups: Tensor) -> Tensor:  # type: ignore[override]
-        """The penalty of a batch.
+        """Return the penalty of a batch.
 
         Args:
             scores: (B,) or (B, 1), probabilities or any score.
-            groups: (B,), whole numbers: the group of each sample.
+            groups: (B,), the group of each sample, as whole numbers.
         """
         return self._of_lines(scores, groups)
 
@@ -263,11 +265,12 @@ class ParityLoss(MeansLoss):
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.num_groups:
             raise ValueError(f"groups must lie in 0..{self.num_groups - 1}")
         member = torch.nn.functional.one_hot(ids, self.num_groups).to(s.dtype)
+        # E[s | g] is the quotient of the means E[s 1[g]] and E[1[g]], which are the statistics.
         return self.objective.read(torch.cat([member * s, member], dim=1))
 
 
 class _Ratio:
-    """1 - a u_1 / (b u_2 + c u_3 + d u_1), of means of p y, p and y; 1 where nothing is there."""
+    """1 - a u_1 / (b u_2 + c u_3 + d u_1) of the means of p y, p and y; 1 if all means are 0."""
 
     def __init__(self, a: float, b: float, c: float, d: float = 0.0) -> None:
         self.weights = a, b, c, d
@@ -277,7 +280,8 @@ class _Ratio:
         overlap, predicted, present = u.unbind(-1)
         whole = b * predicted + c * present + d * overlap
         some = whole > 0
-        # Neither a positive nor a prediction of one: the loss is 1, with no slope.
+        # Without any positive and any prediction of one, the loss is 1 and its slope is 0. The
+        # inner ``where`` keeps 0 / 0 out of the backward pass, where it would give NaN.
         return 1 - (a * overlap / whole.where(some, 1.0)).where(some, 0.0)
 
 
@@ -287,6 +291,7 @@ class _Gap:
 
     def __call__(self, u: Tensor) -> Tensor:
         total, share = u.chunk(2, dim=-1)
+        # A group without any sample has no rate, and 0 / 0 must not reach the maximum.
         met = share > 0
         rate = total / share.where(met, 1.0)
         high = rate.masked_fill(~met, -torch.inf).amax(-1)
@@ -298,7 +303,7 @@ class _Gap:
 def _pearson(u: Tensor) -> Tensor:
     covariance, spread_x, spread_y, _ = _moments(u)
     some = (spread_x > 0) & (spread_y > 0)
-    # Roots before the product, which could leave the range of numbers.
+    # Take the roots before the product, which could over- or underflow.
     product = spread_x.where(some, 1.0).sqrt() * spread_y.where(some, 1.0).sqrt()
     return 1 - (covariance / product).where(some, 0.0)
 
@@ -311,20 +316,20 @@ def _concordance(u: Tensor) -> Tensor:
 
 
 def _moments(u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Covariance, both variances, and the difference of the means."""
+    """Return the covariance, both variances, and the difference of the means."""
     x, y, xx, yy, xy = u.unbind(-1)
     return xy - x * y, (xx - x * x).clamp(min=0), (yy - y * y).clamp(min=0), x - y
 
 
 def _overlap(p: Tensor, y: Tensor) -> Tensor:
-    """(B, T, 3): p y, p and y; all 0 where the target is missing."""
+    """Return p y, p and y as (B, T, 3), all 0 where the target is missing."""
     known = (y == 0) | (y == 1)
     p, y = p.where(known, 0.0), y.where(known, 0.0)
     return torch.stack([p * y, p, y], dim=-1)
 
 
 def _within(name: str, given: Tensor) -> Tensor:
-    """``given``, whose entries lie in [0, 1]."""
+    """Return ``given`` after checking that its entries lie in [0, 1]."""
     if given.numel():
         least, most = given.detach().aminmax()
         if not (least >= 0 and most <= 1):
@@ -360,12 +365,12 @@ def _targets(given: Any, p: Tensor) -> Tensor:
 
 
 def _masks(given: Any, p: Tensor) -> Tensor:
-    """Masks (B, C, ...) of 0 and 1, from masks or from class numbers."""
+    """Return masks (B, C, ...) of 0 and 1, given masks or class numbers."""
     y = torch.as_tensor(given, device=p.device)
     if y.shape == p.shape:
         return y.to(widened(p).dtype)
     if p.shape[1] == 1 and y.shape == (p.shape[0], *p.shape[2:]):
-        return y.unsqueeze(1).to(widened(p).dtype)  # one class: the mask itself
+        return y.unsqueeze(1).to(widened(p).dtype)  # with one class, this is the mask itself
     numbers = y.squeeze(1) if y.ndim == p.ndim and y.shape[1] == 1 else y
     if numbers.shape != (p.shape[0], *p.shape[2:]) or y.is_floating_point():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Blocks that a batch meets several times: every one counts once, with its mean value."""
+"""Merging of blocks that occur several times in a batch."""
 
 import torch
 
@@ -8,13 +8,13 @@ __all__ = ["merge"]
 
 
 def merge(probe: Probe, scaled: int, *, common: bool = False) -> Probe:
-    """Return a probe in which every block comes once, with the mean of its values over samples.
+    """Return a probe in which every block occurs once, with the mean of its values over samples.
 
     Args:
-        probe: in which blocks may come several times.
-        scaled: how many leading columns have a log-scale, if there is one.
-        common: the values of one block have the same inner samples, hence one noise; otherwise
-            their noise is independent.
+        probe: a probe in which blocks may occur several times.
+        scaled: the number of leading columns that have a log-scale, if there is one.
+        common: whether the values of one block come from the same inner samples, and so have the
+            same noise. Otherwise their noise is independent.
 
     Examples:
         >>> values = torch.tensor([[1.0], [5.0], [4.0]])
@@ -27,7 +27,7 @@ def merge(probe: Probe, scaled: int, *, common: bool = False) -> Probe:
         return probe
     values, samples, noise, scale = probe.values, probe.samples_per_row(), probe.noise, None
     if probe.log_scale is not None:
-        # A row of zeros has any scale: it must not raise that of the others.
+        # The scale of a row of zeros has no meaning, so it must not raise that of the others.
         empty = (values[:, :scaled] == 0).all(1)
         own = probe.log_scale.masked_fill(empty, -torch.inf)
         scale = torch.full_like(own[: len(blocks)], -torch.inf).scatter_reduce(
@@ -39,12 +39,14 @@ def merge(probe: Probe, scaled: int, *, common: bool = False) -> Probe:
         if noise is not None:
             noise = torch.cat([noise[:, :scaled] * factor, noise[:, scaled:]], dim=1)
     total = torch.zeros_like(blocks).index_add(0, place, samples)
+    # A mean over all samples: each value counts by the samples behind it.
     share = (samples.double() / total[place]).to(values.dtype).unsqueeze(1)
     values = torch.zeros_like(values[: len(blocks)]).index_add(0, place, values * share)
     if noise is not None:
+        # Independent errors add up in squares; the errors of the same samples add up themselves.
         power = 1 if common else 2
         parts = (noise * share) ** power
         noise = torch.zeros_like(parts[: len(blocks)]).index_add(0, place, parts) ** (1 / power)
-    if common:  # the draws of a block have seen the same samples
+    if common:  # the values of a block come from the same samples, which count once
         total = torch.zeros_like(blocks).scatter_reduce(0, place, samples, "amax")
     return Probe(blocks, values, total, loss=probe.loss, noise=noise, log_scale=scale)

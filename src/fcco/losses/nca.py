@@ -1,4 +1,4 @@
-"""Neighbourhood components analysis over the whole training set, from small batches."""
+"""Neighbourhood components analysis over the whole training set, with small batches."""
 
 from functools import partial
 from typing import Any
@@ -18,24 +18,25 @@ __all__ = ["NCALoss"]
 
 
 class NCALoss(RowLoss):
-    """Minus the probability that a soft nearest neighbour has the sample's class.
+    """Minus the probability that a soft nearest neighbour has the sample's own class.
 
-    With d_ij = |e_i - e_j|^2 / temperature, and j over the other samples,
+    Let d_ij = |e_i - e_j|^2 / temperature, with embeddings e. With means over the other samples j,
 
-        u_i = (mean 1[y_j = y_i] exp(-d_ij), mean exp(-d_ij)),    f(u) = -u_1 / u_2,
+        u_i = (mean 1[y_j = y_i] exp(-d_ij), mean exp(-d_ij)),    f(u) = -u_1 / u_2.
 
-    or minus its logarithm. The fresh value is the mean over the other samples of the batch; the
-    table keeps u_i, 12 bytes per sample. The objective is ``fcco.objectives.NCA``.
+    Alternatively, f is minus the logarithm of this probability. The fresh value of u_i is the mean
+    over the other samples of the batch. The table stores u_i, which takes 12 bytes per sample. The
+    objective is ``fcco.objectives.NCA``.
 
-    On several ranks a sample is compared with those of all of them. Every rank gathers 8 + 4 d
-    bytes per sample (float32) and computes the loss of the joint batch.
+    With several ranks, a sample is compared with the samples of all ranks. Every rank gathers
+    8 + 4 d bytes per sample (float32) and computes the loss of the joint batch.
 
     Args:
-        classes: (N,), whole numbers.
-        temperature: the scale of squared distances.
-        logarithm: use -log(u_1 / u_2 + eps), pytorch-metric-learning's form.
-        eps: added to the probability before the logarithm.
-        beta: weight of the new in u, or "auto", see ``RowLoss``.
+        classes: (N,), the class of each sample, as whole numbers.
+        temperature: the scale of the squared distances.
+        logarithm: whether to use f(u) = -log(u_1 / u_2 + eps), as pytorch-metric-learning does.
+        eps: a number that is added to the probability before the logarithm.
+        beta: the weight of the fresh value in u, or "auto", see ``RowLoss``.
 
     Examples:
         >>> criterion = NCALoss(torch.tensor([0, 0, 1]))
@@ -47,7 +48,7 @@ class NCALoss(RowLoss):
 
     objective: NCA
     classes: Tensor
-    """(N,)."""
+    """(N,), the class of each sample."""
 
     def __init__(
         self,
@@ -60,24 +61,26 @@ class NCALoss(RowLoss):
     ) -> None:
         objective = NCA(classes, temperature=temperature, logarithm=logarithm, eps=eps)
         super().__init__(objective, beta=beta)
+        # The classes move with the module, but they are not saved: the fingerprint checks them.
         self.register_buffer("classes", objective.classes.clone(), persistent=False)
 
     def exact(self, embeddings: Tensor) -> Tensor:
-        """The objective of all N samples, differentiable: the value to monitor.
+        """Return the objective of all N samples, which is the value to monitor.
 
-        Some samples are compared at a time, so that memory does not grow with N^2.
+        It is differentiable. Some samples are compared at a time, so that the memory does not grow
+        as N^2.
 
         Args:
-            embeddings: (N, d), in the order of the index.
+            embeddings: (N, d), the embeddings of all samples in the order of the index.
         """
         return self.objective.exact(embeddings)
 
     def forward(self, embeddings: Tensor, index: Tensor) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
-            embeddings: (B, d).
-            index: (B,), which samples of the training set these are.
+            embeddings: (B, d), the embeddings of the batch.
+            index: (B,), the positions of these samples in the training set.
         """
         read = partial(read_embeddings, index, len(self.classes), embeddings=embeddings)
         index, embeddings = exchange(self._together(), read, self.fingerprint)

@@ -2,10 +2,10 @@
 
 A call takes one step of the table:
 
-1. observe: check the probe, and read the fresh rows;
-2. track: u_t = (1 - beta) u_{t-1} + beta g(w_t; xi), the fresh row where there was none;
-3. check: whatever may be wrong raises here, before anything changed;
-4. write u_t, and return the mean of f(u_t) with the slopes of f at u_t as its gradient.
+1. Observe: check the probe, and read the fresh rows.
+2. Track: compute u_t = (1 - beta) u_{t-1} + beta g(w_t; xi). A new row takes its fresh value.
+3. Check: raise an error if anything is wrong, before anything has changed.
+4. Write u_t, and return the mean of f(u_t) with the slopes of f at u_t as its gradient.
 
 A forward pass that activation checkpointing computes again takes no second step.
 """
@@ -34,61 +34,64 @@ __all__ = ["Observation", "RowLoss"]
 
 @dataclass(frozen=True)
 class Observation:
-    """The probed rows: what was known of them, and what the batch shows."""
+    """The probed rows: their old values, and the fresh ones of the batch."""
 
     blocks: Tensor
     old: Tensor
-    """u_{t-1}, (k, width); the fresh row where there is none."""
+    """(k, width), u_{t-1}, or the fresh row for a new block."""
     unvisited: Tensor
-    """Which rows are met for the first time, (k, 1)."""
+    """(k, 1), whether a row is visited for the first time."""
     fresh: Tensor
-    """g(w_t; xi), (k, width)."""
+    """(k, width), g(w_t; xi)."""
     noise: Tensor | None
-    """Standard errors of the fresh rows, (k, p), if they are known."""
+    """(k, p), the standard errors of the fresh rows, if they are known."""
 
 
 @dataclass(frozen=True)
 class _Change:
-    """A step of the table that was checked, and can be written."""
+    """A step of the table that was checked and can be written."""
 
     seen: Observation
     new: Tensor
-    """u_t."""
+    """(k, width), u_t."""
     gain: Gain
     lesson: list[float]
-    """What the gain learns, see ``fcco.methods.next_gain``."""
+    """The sums from which the next gain is chosen, see ``fcco.methods.next_gain``."""
     probe: Probe
 
 
 class RowLoss(Criterion):
-    """The mean of f_i(u_t^i) over the probed blocks i, with the gradient of SOX at u_t:
+    """Base class of losses with one tracked row u_i per block, which take the steps of SOX.
 
-        u_t = (1 - beta) u_{t-1} + beta g(w_t; xi),    mean grad g_i(w_t; xi)^T grad f_i(u_t^i).
+        u_t = (1 - beta) u_{t-1} + beta g(w_t; xi).
 
-    A block that is met for the first time takes its fresh value. In ``eval()`` and under
-    ``no_grad`` nothing is written; the value is the one that would be.
+    The value is the mean of f_i(u_t^i) over the probed blocks i, and the gradient is the mean of
+    grad g_i(w_t; xi)^T grad f_i(u_t^i). A block that is visited for the first time takes its fresh
+    value. In ``eval()`` and under ``no_grad`` nothing is written, and the value is the one that the
+    step would have.
 
-    With ``criterion.accumulate = True`` all forward passes until the next step of a torch optimizer
-    are one step of the table: slopes are taken at the rows as they were before (the fresh value at
-    a first visit), and the mean values of all of them are written when an optimizer has stepped.
-    The gradients of micro-batches then add up to that of the joint batch, if they probe equally
-    many blocks and a block that several of them probe has equally many samples in each.
+    With ``criterion.accumulate = True``, all forward passes until the next step of a torch
+    optimizer are one step of the table. Slopes are then taken at the rows before the first of these
+    passes, or at the fresh value of a new row. The mean values of all passes are written after the
+    step of the optimizer. The gradients of micro-batches add up to that of the joint batch under
+    two conditions. They must probe equally many blocks, and a block that several of them probe must
+    have equally many samples in each.
 
-    A subclass forms a probe in ``forward`` and hands it to ``_take``.
+    A subclass forms a probe in ``forward`` and passes it to ``_take``.
 
     Args:
-        objective: the f_i, and how large the table is.
-        beta: weight of the new in u, in (0, 1], "auto" or a rule, as for
-            ``fcco.optim.CompositionalOptimizer``; the attribute may be changed during training.
+        objective: the problem, which defines f_i and the size of the table.
+        beta: the weight of the fresh value in u, in (0, 1], "auto" or a rule, as for
+            ``fcco.optim.CompositionalOptimizer``. The attribute may be changed during training.
     """
 
     _table = "table.rows"
 
     table: Table
-    """u of every block; ``table.read(blocks)`` is 0 where a block was never met."""
+    """u of every block; ``table.read(blocks)`` is 0 for a block that was never visited."""
 
     accumulate: bool = False
-    """Whether gradients are accumulated over several batches; set it between two steps."""
+    """Whether gradients are accumulated over several batches. Set it only between two steps."""
 
     def __init__(self, objective: Objective, *, beta: Beta = "auto") -> None:
         check_problem(objective, SOX, None)
@@ -118,7 +121,7 @@ class RowLoss(Criterion):
         """Return the loss of a probe, and take a step unless a checkpoint recomputes one.
 
         Args:
-            probe: of the batch of all ranks.
+            probe: the probe of the batch of all ranks.
             share: the weight of ``Probe.loss``.
         """
         if not isinstance(probe, Probe):
@@ -135,6 +138,7 @@ class RowLoss(Criterion):
         loss = probe.loss
         if loss is None or not loss.requires_grad:
             return value
+        # The difference is 0, so an ordinary loss adds its gradient but not its value.
         return value + share * (loss - loss.detach()).to(wide)
 
     def _step(self, probe: Probe) -> Taken:
@@ -145,12 +149,15 @@ class RowLoss(Criterion):
         with without_autograd(checks.device):
             ids = checks.probe(Point.CURRENT, 0, probe)
             checks.distinct(ids)
+            # What identifies this step if activation checkpointing repeats the forward pass.
             made_of = probe.blocks, probe.values.detach()
             own = seen = self._observe(probe, ids)
             in_window = writes and self.accumulate
             u = new = self._track(own, gain)
             joint = probe
             if in_window and self._window is not None:
+                # Recompute the step of the whole window from the rows before it. The value and
+                # slopes of this call remain those of its own micro-batch.
                 joint = self._join(self._window.probe, replace(probe, blocks=ids))
                 seen = self._observe(joint, joint.blocks)
                 new = self._track(seen, gain)
@@ -160,6 +167,7 @@ class RowLoss(Criterion):
             checks.rows(values, ids, "f(u)")
             slopes = None
             if wants_slopes:
+                # Within a window all micro-batches must use the same slopes, those at the old rows.
                 slopes = rows.slopes(own.old if in_window else u, own.fresh, ids) / len(ids)
                 checks.rows(slopes, ids, "slope of f (feasible?)")
             learns = gain.learns and writes
@@ -177,9 +185,10 @@ class RowLoss(Criterion):
         return taken
 
     def _observe(self, probe: Probe, blocks: Tensor) -> Observation:
-        """Return what is known of the probed rows, and what the probe shows of them."""
+        """Return the old values of the probed rows, and what the probe reports of them."""
         fresh = self._rows.read(probe, self.table.rows.dtype)
         before = self.table.recall(blocks)
+        # A new row starts at its fresh value, projected into the domain of f.
         first = self._rows.project(fresh, blocks)
         old = torch.where(before.unvisited, first, before.old)
         noise = None if probe.noise is None else probe.noise.detach().to(fresh.dtype)
@@ -191,12 +200,13 @@ class RowLoss(Criterion):
         keep: Scalar = 1 - gain.beta
         beta: Scalar = gain.beta
         if gain.rule is not None:
+            # A rule chooses by the logarithm of a row, which exists for scaled rows of any size.
             keep, beta = gain.shares(rows.logs(seen.old), rows.logs(seen.fresh))
         u = rows.advance(seen.old, keep, Weights(current=beta), seen.fresh)
         return rows.project(torch.where(seen.unvisited, seen.old, u), seen.blocks)
 
     def _sum_surprises(self, seen: Observation) -> Tensor | None:
-        """Return what the gain learns from a step, (3,); None: nothing."""
+        """Return the sums from which the gain is chosen, (3,), or None if there are none."""
         if seen.noise is None:
             return None
         return self._rows.sum_surprises(
@@ -209,23 +219,23 @@ class RowLoss(Criterion):
         memory = self.table.gain
         if memory is not None:
             memory = next_gain(memory, change.lesson) if gain.auto else None
-        # A loss keeps no ages, so the number of the step does not matter.
+        # The table of a loss stores no ages, so the number of the step does not matter.
         self.table.write(seen.blocks, seen.old, change.new, step=1, beta=gain.beta, gain=memory)
         self._remember(change.probe)
 
     def _remember(self, probe: Probe) -> None:
-        """Write what a subclass keeps beside the table; nothing can fail any more."""
+        """Write what a subclass stores beside the table; this must not fail."""
 
     @torch.no_grad()
     def close_window(self) -> None:
-        """Write what was accumulated; with ``accumulate=True`` an optimizer's step does it."""
+        """Write the accumulated step; with ``accumulate=True`` an optimizer's step calls this."""
         if self._window is not None:
             with defer_interrupts():
                 self._write(self._window)
                 self._window = None
 
     def _join(self, first: Probe, second: Probe) -> Probe:
-        """Return the probe of two micro-batches together, detached."""
+        """Return the joint probe of two micro-batches, detached."""
 
         def cat(name: str, missing: float) -> Tensor | None:
             parts = [getattr(first, name), getattr(second, name)]
@@ -247,7 +257,7 @@ class RowLoss(Criterion):
         return merge(joint, self._rows.scaled)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave an open window behind: no optimizer's step would close that of a copy."""
+        """Drop an open window, because no optimizer's step would close that of a copy."""
         return self.__dict__ | {"_window": None}
 
     def _checks(self, probe: Probe) -> Checks:
@@ -256,11 +266,11 @@ class RowLoss(Criterion):
         return Checks(self.table.share, self.objective.inner_dim, device)
 
     def read(self, blocks: Tensor) -> Tensor:
-        """Return u of ``blocks``, a copy, (k, p); 0 where a block was never met."""
+        """Return a copy of u of ``blocks``, (k, p); a block that was never visited has 0."""
         return self.table.read(blocks)
 
     def extra_repr(self) -> str:
-        """Show the size of the table, and beta."""
+        """Return the size of the table, and beta."""
         return f"num_blocks={self.table.num_blocks}, beta={self.beta!r}"
 
 

@@ -1,4 +1,4 @@
-"""Losses that remember one score per sample, so that a batch is compared with all samples."""
+"""Losses that remember one score per sample, to compare a batch with the whole training set."""
 
 from types import SimpleNamespace
 from typing import Any, Self
@@ -20,29 +20,30 @@ _NOTHING = SimpleNamespace()
 
 
 class ScoreLoss(Criterion):
-    """A loss of the scores of the whole training set, of which a call brings a batch.
+    """A loss F of the scores of the whole training set, computed from one batch at a time.
 
-    It remembers the last score h_i of every sample. ``forward`` writes the batch's scores into the
-    table and returns a scalar with
+    The loss remembers the last score h_i of every sample. ``forward`` writes the scores of the
+    batch into this table and returns a scalar with
 
-        value F(table),    gradient (N/B) sum_{k in batch} dF/dh_k(table) grad h_k,
+        value F(table),    gradient (N/B) sum_{k in batch} dF/dh_k(table) grad h_k.
 
-    whose mean over uniformly drawn batches is the gradient of F if all scores are fresh. N counts
-    the samples seen so far, and F is that of these samples: 0 as long as it is not defined.
+    If all scores are fresh, the mean of this gradient over uniformly drawn batches is the gradient
+    of F. N counts the samples seen so far, and F is that of these samples. F is 0 as long as it is
+    not defined.
 
-    In ``eval()`` and under ``no_grad`` nothing is written: the value is F with the batch's scores
-    in place of the remembered ones. A warning says that this is not a validation loss, because the
-    labels are those of the training set.
+    In ``eval()`` and under ``no_grad`` nothing is written. The value is then F with the batch's
+    scores in place of the remembered ones. A warning says that this is not a validation loss,
+    because the labels are those of the training set.
 
     Under ``torch.distributed`` the batch is that of all ranks together.
 
-    F and its slopes come from ``objective.exact`` of the whole table, or, where that takes longer,
-    from running sums that the objective offers; both are equal up to rounding.
+    F and its slopes are computed from the whole table, or, if that takes longer, from running sums
+    that the objective offers. Both agree up to rounding.
 
     Args:
         objective: a function of one score per sample (and task), built from labels.
-        sample_weight: (N,), how much each sample counts in F; None: all count alike. With weights
-            there are no running sums: every step computes F from the whole table.
+        sample_weight: (N,), how much each sample counts in F, or None if all count alike. With
+            weights there are no running sums, so every step computes F from the whole table.
 
     Examples:
         >>> from fcco.objectives import Cox
@@ -62,11 +63,11 @@ class ScoreLoss(Criterion):
 
     objective: ScoreObjective
     scores: Tensor
-    """(N, T), the last score of every sample; 0 where none was seen."""
+    """(N, T), the last score of every sample; 0 for a sample that was not seen yet."""
     seen: Tensor
-    """(N,), which samples have a score."""
+    """(N,), whether each sample has a score."""
     num_seen: Tensor
-    """How many have."""
+    """Number of samples that have a score."""
     sample_weight: Tensor | None
     sums: RunningSums | None
 
@@ -79,7 +80,8 @@ class ScoreLoss(Criterion):
         count = objective.num_samples
         importance = None if sample_weight is None else read_weight(sample_weight, count)
         super().__init__(objective, importance)
-        # Not a submodule: a threshold that only an optimizer learns is no parameter of the loss.
+        # The objective must not become a submodule. The threshold of CVaR, which only an optimizer
+        # learns, would then be a parameter of the loss.
         self.__dict__["objective"] = objective
         objective.lock()
         shape = objective.num_samples, objective.num_tasks
@@ -88,6 +90,7 @@ class ScoreLoss(Criterion):
         self.register_buffer("seen", torch.zeros(shape[0], dtype=torch.bool))
         self.register_buffer("num_seen", torch.zeros((), dtype=torch.int64))
         self.register_buffer("sample_weight", importance, persistent=False)
+        # Running sums assume that all samples count alike.
         self.sums = objective.running_sums() if importance is None else None
         self._pending = Pending()
 
@@ -101,17 +104,17 @@ class ScoreLoss(Criterion):
         super().__setattr__(name, value)
 
     def exact(self, scores: Tensor) -> Tensor:
-        """F of all N scores, differentiable: for L-BFGS, or the objective at the end of a run."""
+        """Return F of all N scores, which is the value to monitor; it is differentiable."""
         return self.objective.exact(scores, self.sample_weight)
 
     def forward(self, scores: Tensor, index: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             scores: (B,), (B, 1) or (B, T), the model's outputs.
-            index: (B,), which samples of the training set these are.
-            weight: (B,), 1 / (N probability) of each draw, if samples are not drawn uniformly;
-                then a sample that comes twice counts twice.
+            index: (B,), the positions of these samples in the training set.
+            weight: (B,), the weight 1 / (N probability) of each draw, if samples are not drawn
+                uniformly. A sample that occurs twice then counts twice.
         """
         refuse_forward_mode(scores)
         batch = read_batch(
@@ -131,7 +134,7 @@ class ScoreLoss(Criterion):
         return attach(taken.value, batch.scores, taken.slopes, taken)
 
     def _step(self, batch: ScoreBatch) -> Taken:
-        """Compare a batch with the table, and write it if all is well."""
+        """Compare a batch with the table, and write it after all checks."""
         change = Change(
             batch.index,
             batch.scores.detach().to(self.scores.dtype),
@@ -146,6 +149,7 @@ class ScoreLoss(Criterion):
                 update = self._updated(change)
                 value, slope = update.value.to(batch.scores.dtype), update.slope
                 if slope is not None:
+                    # (N/B) dF/dh_k: N counts the samples seen so far, and ``share`` is 1/B.
                     slope = (slope * (change.count * batch.share)).to(value.dtype)
                 self._check(change, value, slope)
                 taken = Taken((batch.index, batch.scores.detach()), value, slope)
@@ -157,6 +161,7 @@ class ScoreLoss(Criterion):
                         if self.sums is not None:
                             self.sums.write(update.writes)
                         self._pending.add(taken)
+        # An update may have changed the cache before the error, so it is formed again.
         except BaseException:
             if self.sums is not None:
                 self.sums.forget()
@@ -164,7 +169,7 @@ class ScoreLoss(Criterion):
         return taken
 
     def _apply(self, *given: Any, **named: Any) -> Self:
-        """Move; scores that are rounded on the way have other sums."""
+        """Move the module; if the scores are rounded, their running sums are recomputed."""
         before = self.scores.dtype
         super()._apply(*given, **named)
         if self.sums is not None and self.scores.dtype != before:
@@ -179,16 +184,17 @@ class ScoreLoss(Criterion):
         super()._load_from_state_dict(state, prefix, *args)
 
     def refresh(self, scores: Tensor, index: Tensor | None = None) -> None:
-        """Write scores without asking for a gradient, in eval mode and under ``no_grad`` too.
+        """Write scores into the table without a gradient, in eval mode and under ``no_grad`` too.
 
-        A pass over the training set with the weights of today ends all staleness, for example
-        before training goes on with a larger step size or with other weights. Under
+        After a pass over the training set with the current weights, no score is stale. This is
+        useful before training continues with a larger step size or with other weights. Under
         ``torch.distributed`` all ranks must call it.
 
         Args:
-            scores: as in ``forward``.
-            index: (B,), of which samples; None: of all, in their order.
+            scores: (B,), (B, 1) or (B, T), as in ``forward``.
+            index: (B,), the samples of these scores, or None for all samples in their order.
         """
+        # A refresh is a step without slopes: scores are detached, and the mode is set to training.
         everyone = torch.arange(len(self.scores), device=self.scores.device)
         training, self.training = self.training, True
         try:
@@ -198,7 +204,7 @@ class ScoreLoss(Criterion):
             self.training = training
 
     def _updated(self, change: Change) -> Update:
-        """F and dF/dh of the batch: by running sums where these can, else from the whole table."""
+        """Return F and dF/dh of the batch, by running sums if possible, else from the table."""
         if self.sums is not None:
             if change.writes:
                 self.sums.prepare(self.scores, self.seen)
@@ -207,6 +213,7 @@ class ScoreLoss(Criterion):
                 return update
         weight = self.sample_weight
         if not change.all_seen:
+            # A weight of 0 means that a sample is absent, so F is that of the samples seen so far.
             seen = change.seen.double()
             weight = seen if weight is None else seen * weight
         with torch.enable_grad():
@@ -219,6 +226,7 @@ class ScoreLoss(Criterion):
 
     def _check(self, change: Change, value: Tensor, slope: Tensor | None) -> None:
         finite = value.isfinite() if slope is None else value.isfinite() & slope.isfinite().all()
+        # A float64 score that is finite may be infinite in a float32 table.
         narrowed = change.scores.dtype != value.dtype and not change.scores.isfinite().all()
         if not finite or narrowed:
             size = change.scores.abs().amax(1)
@@ -229,6 +237,6 @@ class ScoreLoss(Criterion):
             )
 
     def extra_repr(self) -> str:
-        """The size of the table."""
+        """Return the size of the table."""
         samples, tasks = self.scores.shape
         return f"num_samples={samples}" + (f", num_tasks={tasks}" if tasks > 1 else "")

@@ -1,4 +1,4 @@
-"""The losses of scores by name: each is ``ScoreLoss`` of the objective of its name."""
+"""The losses of scores by name; each is ``ScoreLoss`` of the objective of its name."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ __all__ = [
 
 
 class CoxLoss(ScoreLoss):
-    """Cox's negative log partial likelihood: ``ScoreLoss(objectives.Cox(times, events))``.
+    """Cox's negative log partial likelihood, ``ScoreLoss(objectives.Cox(times, events))``.
 
-    A step costs O(N): one cumulative sum in the order of the times.
+    A step costs O(N), for one cumulative sum in the order of the times.
 
     Args:
-        times: (N,), of the event or of the censoring.
-        events: (N,), whether the event was seen.
-        ties: "efron" or "breslow".
+        times: (N,), the time of the event or of the censoring.
+        events: (N,), 1 if the event was observed and 0 if the sample was censored.
+        ties: the treatment of equal times, "efron" or "breslow".
 
     Examples:
         >>> import torch
@@ -51,11 +51,11 @@ class CoxLoss(ScoreLoss):
 
 
 class AUCLoss(ScoreLoss):
-    """A smooth, bounded form of 1 - AUC: ``ScoreLoss(objectives.AUC(labels))``.
+    """A smooth form of 1 - AUC, bounded below, ``ScoreLoss(objectives.AUC(labels))``.
 
     Args:
-        labels: (N,) or (N, tasks), 1 or 0; -1 or NaN where missing.
-        temperature: T; towards 0 the worst pairs alone count.
+        labels: (N,) or (N, tasks), 1 for positives and 0 for negatives; -1 or NaN where missing.
+        temperature: T. With a small value only the worst pairs count.
 
     Examples:
         >>> import torch
@@ -69,13 +69,13 @@ class AUCLoss(ScoreLoss):
 
 
 class APLoss(ScoreLoss):
-    """Minus the average precision: ``ScoreLoss(objectives.AveragePrecision(labels))``.
+    """Minus the average precision, ``ScoreLoss(objectives.AveragePrecision(labels))``.
 
     A step costs O(B (m + N)) for m positives.
 
     Args:
-        labels: (N,) or (N, tasks), 1 or 0; -1 or NaN where missing.
-        surrogate: l, in place of the step function; ``Sigmoid()`` if None.
+        labels: (N,) or (N, tasks), 1 for positives and 0 for negatives; -1 or NaN where missing.
+        surrogate: l, which replaces the step function; by default ``Sigmoid()``.
 
     Examples:
         >>> import torch
@@ -89,19 +89,20 @@ class APLoss(ScoreLoss):
 
 
 class PartialAUCLoss(ScoreLoss):
-    """Partial AUC, one-way or two-way: ``ScoreLoss(objectives.PartialAUC(labels, ...))``.
+    """Partial AUC, one-way or two-way, ``ScoreLoss(objectives.PartialAUC(labels, ...))``.
 
-    A small temperature makes the risk steep: it rests on few samples, and a stale table may name
-    the wrong ones. Use small steps, as for single samples.
+    With a small temperature, the risk depends on few samples, and a stale table may contain the
+    wrong ones. Use small steps, as for batches of one sample.
 
     Args:
-        labels: (N,) or (N, tasks), 1 or 0; -1 or NaN where missing.
-        temperature: towards 0 only the hardest negative of each positive counts.
-        two_way: the temperature of a soft maximum over the positives; None: one-way.
-        max_fpr: the false positive rate up to which ``objective.metric`` counts.
-        min_tpr: the true positive rate from which ``objective.metric`` counts; given alone, the
-            roles are swapped: each negative is compared with the lowest positives.
-        surrogate: l, non-negative; ``SquaredHinge()`` if None.
+        labels: (N,) or (N, tasks), 1 for positives and 0 for negatives; -1 or NaN where missing.
+        temperature: the temperature of the soft maximum over the negatives. With a small value only
+            the hardest negative of each positive counts.
+        two_way: the temperature of a soft maximum over the positives, or None for the one-way form.
+        max_fpr: the largest false positive rate that ``objective.metric`` counts.
+        min_tpr: the smallest true positive rate that ``objective.metric`` counts. Given without
+            ``max_fpr``, it swaps the roles: each negative is compared with the lowest positives.
+        surrogate: l, which must not be negative; by default ``SquaredHinge()``.
 
     Examples:
         >>> import torch
@@ -132,12 +133,12 @@ class PartialAUCLoss(ScoreLoss):
 
 
 class PushLoss(ScoreLoss):
-    """The p-norm push: ``ScoreLoss(objectives.PNormPush(labels))``.
+    """The p-norm push, ``ScoreLoss(objectives.PNormPush(labels))``.
 
     Args:
-        labels: (N,) or (N, tasks), 1 or 0; -1 or NaN where missing.
+        labels: (N,) or (N, tasks), 1 for positives and 0 for negatives; -1 or NaN where missing.
         power: p, at least 1.
-        surrogate: l, non-negative; ``Logistic()`` if None.
+        surrogate: l, which must not be negative; by default ``Logistic()``.
 
     Examples:
         >>> import torch
@@ -153,18 +154,18 @@ class PushLoss(ScoreLoss):
 
 
 class NDCGLoss(ScoreLoss):
-    """Minus NDCG with a smooth rank: ``ScoreLoss(objectives.NDCG(grades, lengths))``.
+    """Minus NDCG with smooth ranks, ``ScoreLoss(objectives.NDCG(grades, lengths))``.
 
-    A sample is an item; items are numbered list after list. Lists need not come whole: a batch may
-    hold one item.
+    A sample is an item, and items are numbered list after list. A batch need not contain whole
+    lists. It may consist of one item.
 
     Args:
-        grades: (N,), of every item; 0 is irrelevant.
-        lengths: (number of lists,), adding up to N.
-        top_k: K; None: the whole list.
-        surrogate: l, in place of the step; ``SquaredHinge()`` if None.
-        softness: width of the cut at K, in ranks.
-        weights: (number of lists,), how much each list counts in the mean; None: all count alike.
+        grades: (N,), the grade of every item, where 0 is irrelevant.
+        lengths: (Q,), the lengths of the lists, adding up to N.
+        top_k: K, or None for the whole list.
+        surrogate: l, which replaces the step function; by default ``SquaredHinge()``.
+        softness: the width of the cut at K, in ranks.
+        weights: (Q,), how much each list counts in the mean, or None if all count alike.
 
     Examples:
         >>> import torch
@@ -190,15 +191,15 @@ class NDCGLoss(ScoreLoss):
 
 
 class ListNetLoss(ScoreLoss):
-    """ListNet's cross-entropy: ``ScoreLoss(objectives.ListNet(grades, lengths))``.
+    """ListNet's cross-entropy, ``ScoreLoss(objectives.ListNet(grades, lengths))``.
 
-    A sample is an item; items are numbered list after list. Lists need not come whole: a batch may
-    hold one item.
+    A sample is an item, and items are numbered list after list. A batch need not contain whole
+    lists. It may consist of one item.
 
     Args:
-        grades: (N,), of every item.
-        lengths: (Q,), adding up to N.
-        weights: (Q,), how much each list counts in the mean; None: all count alike.
+        grades: (N,), the grade of every item.
+        lengths: (Q,), the lengths of the lists, adding up to N.
+        weights: (Q,), how much each list counts in the mean, or None if all count alike.
 
     Examples:
         >>> import torch
@@ -212,13 +213,13 @@ class ListNetLoss(ScoreLoss):
 
 
 class DROLoss(ScoreLoss):
-    """A soft maximum of the losses of all samples: ``ScoreLoss(objectives.DRO(num_samples))``.
+    """A soft maximum of the losses of all samples, ``ScoreLoss(objectives.DRO(num_samples))``.
 
     The scores are losses, one per sample (``reduction="none"``).
 
     Args:
-        num_samples: N.
-        temperature: T; towards 0 the largest loss alone counts.
+        num_samples: N, the number of samples.
+        temperature: T. With a small value only the largest loss counts.
 
     Examples:
         >>> import torch
@@ -232,12 +233,12 @@ class DROLoss(ScoreLoss):
 
 
 class CVaRLoss(ScoreLoss):
-    """The mean of the largest losses of all samples: ``ScoreLoss(objectives.CVaR(num_samples))``.
+    """The mean of the largest losses of all samples, ``ScoreLoss(objectives.CVaR(num_samples))``.
 
     The scores are losses, one per sample (``reduction="none"``).
 
     Args:
-        num_samples: N.
+        num_samples: N, the number of samples.
         fraction: the fraction of the samples that counts, in (0, 1].
 
     Examples:

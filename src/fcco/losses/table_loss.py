@@ -1,4 +1,4 @@
-"""Any objective as a loss."""
+"""A loss for any objective."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,18 @@ __all__ = ["TableLoss"]
 
 
 class TableLoss(RowLoss):
-    """Any ``Objective`` as a loss, see ``RowLoss``: ``criterion(objective.inner(model, batch))``.
+    """A loss for any ``Objective``, called as ``criterion(objective.inner(model, batch))``.
 
-    ``Probe.loss`` adds its gradient; the value stays the mean of f.
+    It takes the steps of SOX, see ``RowLoss``. An ordinary loss in ``Probe.loss`` adds its
+    gradient, while the value remains the mean of f.
 
-    Under ``torch.distributed`` ranks exchange their rows: 16 bytes and the values (and their
-    log-scale) for every block. A block that several of them probe has the mean of their values,
+    Under ``torch.distributed`` ranks exchange their rows. These are 16 bytes and the values, with
+    their log-scale, for every block. A block that several ranks probe has the mean of their values,
     weighted by ``Probe.samples``.
+
+    Args:
+        objective: the problem.
+        beta: the weight of the fresh value in u, in (0, 1], "auto" or a rule, see ``RowLoss``.
 
     Examples:
         >>> from fcco.objectives import GroupDRO
@@ -37,16 +42,17 @@ class TableLoss(RowLoss):
     _validate_with = "fcco.data.exact_value(model, inputs, objective of that set)"
 
     def forward(self, probe: Probe) -> Tensor:
-        """The loss of the probed blocks.
+        """Return the loss of the probed blocks.
 
         Args:
-            probe: as a closure of an optimizer's step would return it.
+            probe: the probe, as ``objective.inner`` returns it.
         """
         ranks = self._together()
         if ranks is None:
             return self._take(probe)
         blocks, values, samples, *more = exchange(ranks, lambda: self._columns(probe))
-        # Of the ranks' ordinary losses the mean over blocks counts, as that of f does.
+        # The ordinary losses of the ranks are averaged over blocks, as f is. DDP divides by the
+        # number of ranks, hence the factor ``size``.
         share = ranks.size * len(probe.blocks) / len(blocks)
         noise = None if self.table.gain is None else more.pop()
         scale = more.pop() if more else None
@@ -54,7 +60,7 @@ class TableLoss(RowLoss):
         return self._take(merge(joint, self._rows.scaled), share)
 
     def _columns(self, probe: Probe) -> Sequence[Tensor]:
-        """What ranks exchange, once it is checked."""
+        """Check a probe, and return the columns that ranks exchange."""
         if not isinstance(probe, Probe):
             raise TypeError(f"probe must be a Probe, got {type(probe).__name__}")
         checks = self._checks(probe)
@@ -63,6 +69,7 @@ class TableLoss(RowLoss):
         values = widened(probe.values)
         more = [] if probe.log_scale is None else [probe.log_scale]
         if self.table.gain is not None:
+            # All ranks must exchange the same columns, even if one has no noise to report.
             noise = torch.full_like(values, torch.nan) if probe.noise is None else probe.noise
             more.append(noise.to(values.dtype))
         return probe.blocks, values, probe.samples_per_row(), *more

@@ -110,6 +110,7 @@ class Coefficients(Gain):
             >>> Coefficients(lr=0.1, alpha=0.5, beta=0.25, gamma="storm").gamma_of(None, 10, 2)
             0.75
         """
+        # At beta = 1 nothing of the old row is kept, so there is nothing to correct.
         if self.gamma == "age" and age is not None and self.beta < 1:
             return gamma_age(self.alpha, self.beta, age).to(dtype)
         if self.gamma == "theory":

@@ -47,7 +47,7 @@ def moving_average(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
 def msvr(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
     """Return the row of ``MSVR``.
 
-        u_t = (1 - beta) u_{t-1} + beta g(w_t) + gamma (g(w_t) - g(w_{t-1}))
+    u_t = (1 - beta) u_{t-1} + beta g(w_t) + gamma (g(w_t) - g(w_{t-1}))
     """
     return Weights(current=beta, since_previous=gamma)
 
@@ -63,7 +63,7 @@ def anchored_msvr(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
 def anchored_average(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
     """Return the row of a moving average of anchored values; SVRG has beta = 1.
 
-        u_t = (1 - beta) u_{t-1} + beta [g(w_t; xi) - g(w_s; xi) + g(w_s)]
+    u_t = (1 - beta) u_{t-1} + beta [g(w_t; xi) - g(w_s; xi) + g(w_s)]
     """
     return Weights(since_snapshot=beta, anchor=beta)
 
@@ -88,7 +88,7 @@ def anchored_whole_storm(beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
 def extrapolated(theta: float, beta: Scalar, gamma: Scalar, ratio: float) -> Weights:
     """Return the row of ALEXR, which is that of MSVR with gamma = beta theta.
 
-        u_t = (1 - beta) u_{t-1} + beta [g(w_t) + theta (g(w_t) - g(w_{t-1}))]
+    u_t = (1 - beta) u_{t-1} + beta [g(w_t) + theta (g(w_t) - g(w_{t-1}))]
     """
     return Weights(current=beta, since_previous=beta * theta)
 
@@ -104,7 +104,7 @@ def momentum(alpha: Scalar) -> Weights:
 def storm(alpha: Scalar) -> Weights:
     """Return the row of STORM, label ``eqn:z``.
 
-        z_t = (1 - alpha) z_{t-1} + G(w_t) - (1 - alpha) G(w_{t-1})
+    z_t = (1 - alpha) z_{t-1} + G(w_t) - (1 - alpha) G(w_{t-1})
     """
     return Weights(current=alpha, since_previous=1 - alpha)
 
@@ -122,7 +122,7 @@ def anchored_storm(alpha: Scalar) -> Weights:
 def anchored_momentum(alpha: Scalar) -> Weights:
     """Return the row of anchored momentum; SVRG has alpha = 1.
 
-        z_t = (1 - alpha) z_{t-1} + alpha [G(w_t) - G(w_s) + H_s]
+    z_t = (1 - alpha) z_{t-1} + alpha [G(w_t) - G(w_s) + H_s]
     """
     return Weights(since_snapshot=alpha, anchor=alpha)
 
@@ -130,7 +130,7 @@ def anchored_momentum(alpha: Scalar) -> Weights:
 def scaled_storm(scale: float, alpha: Scalar) -> Weights:
     """Return the row of MARS, which takes a part of STORM's correction.
 
-        z_t = (1 - alpha) z_{t-1} + alpha G(w_t) + scale (1 - alpha) (G(w_t) - G(w_{t-1}))
+    z_t = (1 - alpha) z_{t-1} + alpha G(w_t) + scale (1 - alpha) (G(w_t) - G(w_{t-1}))
     """
     return Weights(current=alpha, since_previous=scale * (1 - alpha))
 

@@ -108,6 +108,7 @@ class Method:
 
         A directional derivative costs about as much as a value, and a pair is two values.
         """
+        # A single-point method evaluates values where it needs gradients, plus one derivative.
         visits = 1 + len(self.gradient.points if self.single_point else self.points)
         return (visits + self.single_point) * (2 if self.needs_pair else 1)
 
@@ -138,8 +139,8 @@ class Method:
     def _updatable(self) -> bool:
         """Whether u_t is known when the slopes at w_t are taken, closure by closure.
 
-        There are two conditions. The row of u must not depend on m/B1, which is known only after
-        the last closure. And an anchored method must have no further point besides the snapshot.
+        The row of u must not depend on m/B1, which is known only after the last closure. And an
+        anchored method must have no further point besides the snapshot.
         """
         if self.inner is None or self.single_point or self.shrinks:
             return False

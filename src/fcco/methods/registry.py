@@ -58,6 +58,7 @@ class Entry:
             useless.add("snapshot_every")
         if self.method.inner is None:
             useless |= {"initial", "table_on"}
+        # The safeguard bounds the change since an older point, so it needs one.
         if not self.method.gradient.points:
             useless.add("safeguard")
         useful = {name: value for name, value in settings.items() if name not in useless}

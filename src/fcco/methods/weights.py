@@ -68,6 +68,7 @@ class Weights:
         weights = {Point.CURRENT: float(self.current)}
         for point in further:
             since = float(self.since(point))
+            # since (x(w_t) - x(p)) contributes + since at w_t and - since at p.
             weights[Point.CURRENT] += since
             weights[point] = -since
         return weights

@@ -82,6 +82,7 @@ class AveragePrecision(RankedObjective):
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Project u so that u_1 <= u_2, and both contain the positive itself."""
+        # The own pair adds l(0) / n to both components. Without it, u lies in 0 <= a <= b.
         own = (self.surrogate.at_zero / self._sizes(blocks, u)).unsqueeze(1)
         return project_ratio(u - own, 0.0) + own
 

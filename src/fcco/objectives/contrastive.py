@@ -116,6 +116,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
             anchors=torch.arange(len(index)).repeat(2)[: len(blocks)],
             backward=blocks >= self.num_samples,
             partners=torch.arange(len(index)),
+            # The others of the batch stand for all other pairs: a mean over len(index) - 1 of them.
             weights=(pairs[:, None] != index).double() / max(len(index) - 1, 1),
         )
 
@@ -145,6 +146,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         backward = batch.backward.unsqueeze(1)
         anchors = torch.where(backward, y[batch.anchors], x[batch.anchors])
         others = torch.where(backward, x[batch.anchors], y[batch.anchors])
+        # The cosine of an anchor and its own partner, which all exponents are relative to.
         own = (anchors * others).sum(1)
         cosines = torch.where(
             backward, anchors @ x[batch.partners].T, anchors @ y[batch.partners].T

@@ -214,10 +214,10 @@ class Cox(AnchoredObjective, ScaledObjective):
 
         Args:
             scores: (N,) or (N, 1), the scores of all samples.
-            weight: (N,), how much each sample counts in both sums. None: all count alike.
+            weight: (N,), how much each sample counts in both sums, or None if all count alike.
 
         Returns:
-            The distinct times, rising, and H at these times in float64.
+            The distinct times in rising order, and H at these times in float64.
 
         Examples:
             >>> objective = Cox(torch.tensor([1.0, 2.0, 2.0]), torch.tensor([1, 0, 1]))
@@ -231,7 +231,7 @@ class Cox(AnchoredObjective, ScaledObjective):
             w = read_weight(weight, self.num_samples).cpu().double()
         times, rank, counts = self.times.unique(return_inverse=True, return_counts=True)
         deaths = h.new_zeros(len(times)).index_add(0, rank, w * self.events)
-        # In falling order of the times a risk set is a beginning. Logarithms of the sums stay
+        # In falling order of the times, a risk set is a beginning. Logarithms of the sums stay
         # finite where exponentials of scores would overflow.
         log_sums = (h + w.log())[rank.argsort(descending=True)].logcumsumexp(0)
         at_risk = log_sums[counts.flip(0).cumsum(0) - 1].flip(0)

@@ -72,6 +72,8 @@ class GroupDRO(GroupObjective):
         """Return T (exp(u / T) - 1), continued along its tangent beyond ``cap``."""
         x, limit = u[:, 0] / self.temperature, self.cap / self.temperature
         # At high temperatures x is small, and exp(x) - 1 would lose all digits in float32.
+        # The tangent at the cap is exp(limit) (1 + x - limit) - 1. It is written as exp(below) - 1
+        # plus the slope exp(below) times what exceeds the cap.
         below = x.clamp(max=limit)
         return self.temperature * (below.expm1() + below.exp() * (x - limit).relu())
 
@@ -145,6 +147,7 @@ class GroupCVaR(nn.Module, GroupObjective):
     def inner(self, model: Any, batch: GroupBatch) -> Probe:
         """Return the mean loss of each group's samples, and the threshold."""
         losses, noise = _mean_loss(self.loss, model, batch)
+        # The threshold is a component of u, so that its gradient flows through the probe.
         values = torch.stack([losses, self.threshold.to(losses.dtype).expand_as(losses)], dim=1)
         noise = torch.stack([noise, torch.zeros_like(noise)], dim=1)
         return Probe(batch.blocks, values, batch.counts, noise=noise)

@@ -34,6 +34,7 @@ class GroupObjective(SampledObjective):
         if targets is not None and targets.shape[:1] != groups.shape:
             raise ValueError(f"{len(groups)} samples have targets of shape {tuple(targets.shape)}")
         found = groups.unique()
+        # A group without samples would have no inner value, and every exact pass would fail.
         if empty := absent(found, int(groups.max()) + 1):
             raise ValueError(
                 f"{name} {empty} have no sample: number them by "
@@ -71,6 +72,7 @@ class GroupObjective(SampledObjective):
         """Draw samples of each group."""
         place = draw(own, self.sizes[blocks], replacement=replacement)
         rows = self._order[(self._starts[blocks, None] + place).flatten()]
+        # Samples come group by group, so ``owner`` repeats every block.
         owner = torch.arange(len(blocks)).repeat_interleave(own.shape[1])
         counts = torch.full((len(blocks),), own.shape[1])
         return GroupBatch(blocks, rows, owner, counts, self._targets(rows))

@@ -24,6 +24,7 @@ class _Bags(GroupObjective, ScaledObjective):
 
     def _build(self, bags: Any, labels: Any) -> None:
         self._set_groups(bags, name="bags")
+        # The largest bag bounds the share 1/n of a single instance in a row.
         self.inner_size = int(self.sizes.max())
         self.labels = structure("labels", labels, None, kind="binary")
         if len(self.labels) != self.num_blocks:
@@ -66,6 +67,7 @@ class SoftmaxPooling(_Bags):
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Return the cross-entropy of the pooled logit."""
+        # T log u stays finite even if u = exp(log_scale) * mantissa itself overflows.
         logits = self.temperature * (u[:, 0].log() + log_scale)
         return _bag_loss(logits, self._labels, blocks)
 
@@ -107,6 +109,8 @@ class AttentionPooling(_Bags):
                 f"{tuple(outputs.shape)}"
             )
         terms, scale = grouped_exponentials(outputs[:, 1], batch)
+        # Only the attention is exponentiated. Score times attention has the same log-scale, so the
+        # quotient u_1 / u_2 does not depend on it.
         terms = torch.stack([terms * outputs[:, 0], terms], dim=1)
         values = batch.mean(terms)
         noise = batch.noise(terms, values)

@@ -47,6 +47,7 @@ class IWAE(SampledObjective, ScaledObjective):
     ) -> None:
         if not 0 < least_share <= 1:
             raise ValueError(f"least_share must lie in (0, 1], got {least_share}")
+        # A row is bounded below by 1 / inner_size of a fresh value.
         self.inner_size = round(1 / least_share)
         self.exact_samples = whole("exact_samples", exact_samples)
         check_positive(num_samples=num_samples, exact_samples=exact_samples)
@@ -89,6 +90,8 @@ class IWAE(SampledObjective, ScaledObjective):
                 f"{batch.samples}), got {tuple(weights.shape)}"
             )
         uniform = weights.new_full((batch.samples,), 1 / batch.samples)
+        # Importance weights differ by many orders of magnitude, so they are formed relative to the
+        # largest one of each point.
         terms, scale = exponentials(weights, uniform)
         values, noise = terms.sum(1, keepdim=True), standard_error(terms.detach(), batch.samples)
         return Probe(batch.blocks, values, batch.samples, log_scale=scale, noise=noise.unsqueeze(1))

@@ -50,6 +50,7 @@ def read_labels(given: Any) -> Labels:
         )
     values = values if values.ndim == 2 else values.unsqueeze(1)
     labels = Labels(values == 1, values == 0)
+    # Any other number, such as 2 or 0.5, is an error and not silently a missing label.
     strange = ~(labels.positive | labels.negative | (values == -1) | values.isnan())
     if strange.any():
         sample, task = strange.nonzero()[0].tolist()
@@ -84,6 +85,7 @@ def read_tasks(given: Any, num_tasks: int = 0) -> Labels:
     count = max(int(classes.max()) + 1 if len(classes) else 0, num_tasks)
     if count * len(classes) > 2**33:
         raise ValueError(f"labels: {count} classes of {len(classes)} samples are too many tasks")
+    # Every class is a task: its own samples are positive and all others negative.
     positive = classes.unsqueeze(1) == torch.arange(count)
     return _compared(Labels(positive, ~positive))
 

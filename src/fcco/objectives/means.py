@@ -58,6 +58,8 @@ class Means(Objective):
         if not len(lines):
             raise ValueError("statistics are empty: a batch has at least one sample")
         means = lines.mean(0)
+        # The standard error of a mean of B samples is their deviation over sqrt(B (B - 1)). One
+        # sample alone shows no spread, so its error is unknown.
         error = (lines.detach() - means.detach()).square().sum(0).sqrt()
         noise = error / (len(lines) * max(len(lines) - 1, 0)) ** 0.5 if len(lines) > 1 else None
         blocks = torch.arange(self.num_blocks, device=means.device)
@@ -82,6 +84,7 @@ class Means(Objective):
         """Return f of each row of means."""
         try:
             values = self.function(u)
+        # u[0] instead of u[..., 0] is the usual mistake, and it may raise an IndexError.
         except IndexError as error:
             raise ValueError(
                 f"function gets means of shape {tuple(u.shape)}, (..., p): write u[..., 0], not "

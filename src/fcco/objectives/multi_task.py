@@ -44,6 +44,7 @@ class _Moments(TaskObjective):
             away = logits.detach().sigmoid() - means.T.unsqueeze(2)
             variances = (weights * away.square()).sum(2).T
         sizes = (weights > 0).sum(2).T
+        # The standard error of a mean over n samples; it is NaN for a single sample.
         noise = (variances / (sizes - 1)).sqrt()
         # The error of E h^2 follows by the delta method. f is linear in E h^2, so its slopes do
         # not depend on this approximation.
@@ -58,6 +59,7 @@ class _Moments(TaskObjective):
             return 0 * h.sum()
         shares = (members / totals.where(totals > 0, 1.0))[:, :, valid]
         score = h[:, valid].sigmoid()
+        # In the order of u: E+ h, E- h, E+ h^2, E- h^2.
         moments = [(part * power).sum(0) for power in (score, score.square()) for part in shares]
         return self._outer(torch.stack(moments, dim=1)).mean()
 

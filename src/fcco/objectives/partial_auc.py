@@ -79,7 +79,9 @@ class PartialAUC(RankedObjective, ScaledObjective):
         self.temperature, self.two_way = temperature, two_way
         self.max_fpr, self.min_tpr = max_fpr, min_tpr
         self.surrogate = SquaredHinge() if surrogate is None else surrogate
+        # Check the rates now, and not only when the metric is computed.
         partial_area(*self._rates(None, None))
+        # A bound on the sensitivity alone concerns the positives that rank lowest.
         self.swapped = min_tpr is not None and max_fpr is None
         self.sign = -1.0 if self.swapped else 1.0
         self._build(labels)
@@ -109,6 +111,7 @@ class PartialAUC(RankedObjective, ScaledObjective):
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
         """Keep u at least 1, which follows from l >= 0."""
+        # exp(-log_scale) is 1 in units of the mantissa; the clamp keeps it finite in float32.
         return torch.maximum(u, (-log_scale).clamp(max=80).exp().unsqueeze(1))
 
     def metric(

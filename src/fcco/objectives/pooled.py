@@ -23,14 +23,19 @@ _PRODUCTS = 1 << 19
 def sum_over_anchors(count: int, device: torch.device, value: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the sum of ``value(anchors)`` over chunks of anchors, each compared with all samples.
 
-    The backward pass computes a chunk again, so that at no time all N^2 comparisons are kept.
+    The backward pass computes a chunk again, so that the N^2 comparisons are never all kept.
+
+    Args:
+        count: N, the number of samples.
+        device: the device of the anchors.
+        value: a function from a chunk of anchors to its part of the sum.
 
     Examples:
         >>> sum_over_anchors(4, torch.device("cpu"), lambda anchors: anchors.double().sum())
         tensor(6., dtype=torch.float64)
     """
     chunks = torch.arange(count, device=device).split(max(1, _PRODUCTS // count))
-    if len(chunks) == 1:  # where torch.func works too, which a checkpoint does not allow
+    if len(chunks) == 1:  # torch.func works without a checkpoint only
         return value(chunks[0])
     again = partial(checkpoint, value, use_reentrant=False, preserve_rng_state=False)
     return torch.stack([again(part) for part in chunks]).sum()
@@ -61,6 +66,7 @@ class PooledObjective(SampledObjective):
 
     def spans(self, size: int) -> Sequence[Tensor]:
         """Divide the blocks into chunks; each chunk passes all samples through the model."""
+        # A chunk forms (its blocks) x (all samples) pairs at once, which bounds its size.
         fitting = max(1, min(size, _PAIRS // self.num_samples))
         return torch.split(torch.arange(self.num_blocks), fitting)
 

@@ -64,6 +64,7 @@ class PNormPush(RankedObjective):
         return Term(self.surrogate)
 
     def _cost(self, sums: Tensor, scale: Tensor, partners: Tensor) -> Tensor:
+        # The terms are not exponentiated, so the sum itself fits into float64.
         return (sums[..., 0] * scale.exp() / partners).pow(self.power)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:

@@ -96,6 +96,7 @@ class DRO(_OneBlock, ScaledObjective):
         kept = weight > 0
         if not kept.any():
             return 0 * h.sum()
+        # log of sum_i w_i exp(l_i / T): weights enter as logarithms, so that nothing overflows.
         logs = (exponents[kept] + weight[kept].log()).logsumexp(0)
         return self.temperature * (logs - weight.sum().log())
 
@@ -134,6 +135,7 @@ class CVaR(nn.Module, _OneBlock):
         losses = partner_scores(read_outputs(model, batch, 1), batch)
         threshold = self.threshold.to(losses.dtype)
         terms = batch.weights[0].to(losses.dtype) * (losses - threshold).clamp(min=0)
+        # The threshold is a component of u, so that its gradient flows through the probe.
         values = torch.stack([terms.sum(1), threshold.expand(1)], dim=1)
         noise = standard_error(terms.detach(), batch.samples)
         noise = torch.stack([noise, torch.zeros_like(noise)], dim=1)
@@ -145,6 +147,7 @@ class CVaR(nn.Module, _OneBlock):
 
     def _value(self, h: Tensor, weight: Tensor | None) -> Tensor:
         losses, order = h[:, 0].sort(descending=True)
+        # The minimum over s is attained at a quantile of the losses, where F is a plain mean.
         w = torch.ones_like(losses) if weight is None else weight[order]
         total = self.fraction * w.sum()
         if not total > 0:

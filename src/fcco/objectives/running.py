@@ -84,6 +84,7 @@ class RunningSums(nn.Module):
 
     def prepare(self, scores: Tensor, seen: Tensor) -> None:
         """Compute what is missing, or lies on another device, before an update."""
+        # Forming the cache costs a pass over all N samples, so it happens only when needed.
         if self._stale(scores):
             self.cache = self.form(scores, seen)
 

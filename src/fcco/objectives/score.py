@@ -79,6 +79,7 @@ class ScoreObjective(SampledObjective):
         """
         h = read_scores(scores, self.num_samples, self.num_tasks)
         weights = None if weight is None else read_weight(weight, self.num_samples).to(h.device)
+        # Autocast would turn sums over pairs into half precision.
         with torch.autocast(h.device.type, enabled=False):
             value = self._value(h.double(), weights).to(h.dtype)
         if not value.isfinite():
@@ -95,6 +96,7 @@ class ScoreObjective(SampledObjective):
         takes by position.
         """
         other = copy(self)
+        # The copy has no table yet, so its settings may be set again.
         vars(other)["_locked"] = False
         for name in list(vars(other)):  # drop what was derived from the labels of this objective
             if isinstance(getattr(type(other), name, None), cached_property):
@@ -148,6 +150,7 @@ def read_scores(given: Any, count: int, num_tasks: int, name: str = "scores") ->
     if scores.shape != (count, num_tasks):
         wanted = f"({count},) or ({count}, 1)" if num_tasks == 1 else f"({count}, {num_tasks})"
         raise ValueError(f"{name} must have shape {wanted}, got {tuple(given.shape)}")
+    # Report which samples are wrong: a sum over all of them would only be NaN.
     lost = (~scores.detach().isfinite()).any(1)
     if lost.any():
         samples = lost.nonzero().flatten()[:10].tolist()

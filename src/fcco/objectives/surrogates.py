@@ -83,6 +83,7 @@ class SquaredHinge(Surrogate):
 
     def sums(self, partners: Tensor, anchors: Tensor) -> Tensor:
         """Return the sums by sorting: only the partners above anchor - margin count."""
+        # max(margin + s_j - a, 0)^2 is d^2 over the partners above the bound a - margin.
         return tails(partners).above(anchors.double() - self.margin)[2]
 
 
@@ -107,6 +108,8 @@ class Squared(Surrogate):
         """Return the sums from the mean and the variance of the partners."""
         partners = partners.double()
         mean = partners.mean()
+        # sum_j (margin + s_j - a)^2 = n (margin + mean - a)^2 + sum_j (s_j - mean)^2, where both
+        # terms are positive.
         shifted = (self.margin + mean - anchors.double()).square()
         return len(partners) * shifted + (partners - mean).square().sum()
 

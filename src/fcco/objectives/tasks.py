@@ -32,6 +32,7 @@ class TaskObjective(ScoreObjective):
         self._counts = torch.stack([labels.positive.sum(0), labels.negative.sum(0)])
         valid = labels.valid
         self._lacking = not bool(valid.all())
+        # F is a mean over all T blocks, but only the complete tasks should count.
         self._factor = valid.double() * (len(valid) / int(valid.sum()))
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
@@ -86,6 +87,8 @@ class TaskObjective(ScoreObjective):
 
     def chunk(self, span: Tensor) -> PairBatch:
         """Return a batch of all tasks, weighted so that the chunks average to the whole."""
+        # An exact pass weights a chunk by its number k of samples. With N / (k n_c) for each sample
+        # of a class of size n_c, the weighted mean over chunks is the mean over the class.
         scale = self.num_samples / (len(span) * self._counts.clamp(min=1).double())
         return self._shared(torch.arange(self.num_blocks), span, scale)
 

@@ -40,6 +40,7 @@ def check_gain(method: Method, beta: Beta, gamma: Gamma) -> None:
         return
     if method.inner is None:
         raise ValueError(f"beta={beta!r}: {method.name} has no table")
+    # A chosen gain changes from step to step, while these methods tie other weights to beta.
     if method.anchored or method.shrinks:
         why = "fresh values are anchored" if method.anchored else "every row shrinks by 1 - beta"
         raise ValueError(f"beta={beta!r}: {method.name} needs a number, because {why}")

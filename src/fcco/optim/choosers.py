@@ -60,6 +60,7 @@ class SOX(CompositionalOptimizer):
         super().__init__(
             params,
             objective,
+            # Where slopes are taken is a part of the method, not a coefficient.
             methods.SOX.updated() if updated_slopes else methods.SOX,
             update,
             lr=lr,
@@ -361,6 +362,7 @@ def by_name(
         >>> opt.method.name
         'sox'
     """
+    # ``entry.arguments`` drops the settings that the method does not have.
     entry = find(name)
     method = _with_slopes(entry.method, updated_slopes=updated_slopes, one_slope=one_slope)
     return CompositionalOptimizer(params, objective, method, **entry.arguments(**settings))

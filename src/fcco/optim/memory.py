@@ -93,7 +93,9 @@ def widen(dtype: torch.dtype) -> torch.dtype:
 
 def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
     """Return the first state of a parameter: z = 0, its points, and the step rule's state."""
+    # Small alpha adds tiny changes to z, which bfloat16 would round away.
     z = torch.zeros_like(p, dtype=widen(p.dtype), requires_grad=False)
+    # At the start w_0 = w_1, so every older point is the current one.
     points = {point.value: p.detach().clone() for point in method.points}
     anchor = {}
     if method.anchored:
@@ -169,6 +171,7 @@ def build_table(
         gain=beta == "auto",
     )
     if isinstance(initial, Tensor):
+        # Each rank stores the rows of its own blocks only.
         table.fill(rows.pack(initial[share.start : share.stop]), step=0)
     elif initial is not None:
         one = torch.full((1, rows.objective.inner_dim), initial, dtype=dtype)

@@ -174,6 +174,7 @@ class CompositionalOptimizer(RememberingOptimizer):
         device = self._trainable()[0].device
         self._dtype = torch.float32
         for p in self._all_params():
+            # The table has at least the precision of the parameters, so that u does not round g.
             self._dtype = torch.promote_types(self._dtype, p.dtype)
         if isinstance(initial, Tensor):
             self._dtype = widen(initial.dtype)
@@ -267,6 +268,7 @@ class CompositionalOptimizer(RememberingOptimizer):
         now, table, ranks = Position.read(self._progress), self.table, self.ranks
         first = now.snapshot_step == 0
         m, device = self.objective.num_blocks, live.params[0].device
+        # With ``initial`` every row counts as visited, and the first snapshot leaves it alone.
         fill = first and table is not None and not bool(table.visited.all())
         fill = ranks.any(fill, device)
         # A method with slopes at the table needs all rows on every rank, because any rank's chunk
@@ -288,6 +290,7 @@ class CompositionalOptimizer(RememberingOptimizer):
             dtype=self._dtype,
             device=device,
         )
+        # Chunks add up in float32 or more, so that many of them do not round.
         gradients = GradientSum(live.params, live.z, apart=True)
         with Oracle(
             live.params, live.parts, chunks, self._buffers, ranks.reduction, gradients=gradients
@@ -366,6 +369,7 @@ class CompositionalOptimizer(RememberingOptimizer):
             checks=checks,
             single=len(closures) == 1 and ranks.size == 1,
         )
+        # DDP may keep ``.grad`` as views into its buckets, which later passes overwrite.
         buckets = ranks.reduction.active
         gradients = GradientSum(live.params, live.z, safeguard=self.safeguard, in_buckets=buckets)
         if ranks.size > 1:
@@ -394,6 +398,7 @@ class CompositionalOptimizer(RememberingOptimizer):
             directions = self._directions(rule, z, states, live, checks)
             values = self._rows.outer(u, blocks)
             checks.rows(values, blocks, "f(u)")
+            # The value that ``step`` returns, f at the new rows u_t.
             mean = values.mean()
             if s.number == 1 and ranks.size > 1 and not ranks.reduction.modules:
                 warnings.warn(
@@ -582,6 +587,7 @@ class CompositionalOptimizer(RememberingOptimizer):
         for group, size in zip(self.param_groups, live.sizes, strict=True):
             if not size:
                 continue
+            # ``moves`` runs over the parameters of all groups; the next ``size`` are of this one.
             params, along, got = zip(*islice(moves, size), strict=True)
             if group["weight_decay"] != 0 and any(got):
                 decaying = [p for p, moved in zip(params, got, strict=True) if moved]

@@ -95,6 +95,7 @@ class RememberingOptimizer(Optimizer):
         groups = []
         for group in self.param_groups:
             groups.append({**group, "params": [ids[p] for p in group["params"]]})
+            # The key is a placeholder for torch; the table itself is added by ``pack_groups``.
             groups[-1].pop(SHARED, None)
         shared = {"progress": self._progress}
         if self.table is not None:
@@ -131,6 +132,7 @@ class RememberingOptimizer(Optimizer):
             empty=self._no_state,
             itself=shared["progress"]["step"] is self._progress["step"],
         )
+        # Keep the live parameters and their names. All settings of a group are the saved ones.
         merged = []
         for live, group in zip(self.param_groups, groups, strict=True):
             del group["params"]

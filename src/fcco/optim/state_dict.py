@@ -59,6 +59,7 @@ def pack_groups(groups: Groups, shared: Mapping[str, Any]) -> Groups:
         # torch cannot flatten an empty group, and then accepts no additional one either.
         first[SHARED] = shared
         return groups
+    # A placeholder is a scalar, by which ``_complete`` recognizes it.
     outline = {name: torch.zeros(()) for name in shared["table"]}
     first[SHARED] = {**shared, "table": outline}
     return [*groups, {"params": first["params"][:1], SHARED: shared}]
@@ -155,6 +156,7 @@ def pair_states(
                 f"the saved state has nothing of parameter {number}, which is trainable: another "
                 'model, or stripped? (The entry {"z": {}} lets it start anew.)'
             )
+        # Empty dictionaries are the placeholders of ``empty_state``.
         there = {
             name: value
             for name, value in theirs.items()
@@ -197,6 +199,7 @@ def _pair(
             raise ValueError(f"the saved {where}{name} is no tensor: {type(value).__name__}")
         if not _all_finite(local(value)):
             raise ValueError(f"the saved {where}{name} has non-finite entries")
+        # An overlay has the length of the last batch, which may differ from the live one.
         if name not in Table.RESIZED and mine[name].shape != value.shape:
             raise ValueError(
                 f"the saved {where}{name} has shape {tuple(value.shape)}, here it is "

@@ -1,4 +1,4 @@
-"""What a user states: the objective, what a closure reports, and what a batch is."""
+"""The interface of a problem: the objective, the probe of a closure, and batches."""
 
 from fcco.problem.objective import Objective, slope
 from fcco.problem.probe import Closure, Closures, Probe

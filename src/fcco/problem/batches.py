@@ -1,4 +1,4 @@
-"""Batches: the samples of one forward pass, and the part that each of them plays."""
+"""Batches, which hold the samples of one forward pass and the role of each sample."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -21,9 +21,9 @@ __all__ = [
 
 
 def each(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """Change a tensor, or all tensors in nested tuples, lists and dicts.
+    """Apply ``change`` to a tensor, or to all tensors in nested tuples, lists and dicts.
 
-    Objects that know how to move themselves (``to``) are changed as a whole.
+    It is applied to every object with a method ``to`` as a whole.
 
     Examples:
         >>> each({"x": torch.zeros(2), "n": 3}, lambda t: t + 1)
@@ -56,26 +56,27 @@ def leaves(tree: Any) -> Iterator[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some blocks, and the samples of one forward pass.
+    """Base class of batches: some blocks, and the samples of one forward pass.
 
     Args:
         blocks: (B1,), the probed blocks.
-        inputs: samples along the first dimension: a tensor, or several in a tuple or a dict. An
-            objective draws their positions in the training set; ``filled`` puts the samples there.
+        inputs: the samples along the first dimension, as a tensor, or as several tensors in a
+            tuple or a dict. An objective first draws positions in the training set; ``filled``
+            replaces them by the samples.
     """
 
     blocks: Tensor
     inputs: Any
 
     def __len__(self) -> int:
-        """The number of blocks; 0 for an ``EmptyBatch``."""
+        """Return the number of blocks, which is 0 for an ``EmptyBatch``."""
         return len(self.blocks)
 
     def filled(self, inputs: Any) -> Self:
-        """The same batch with samples instead of positions, on the device of the samples.
+        """Return the batch with samples instead of positions, on the device of the samples.
 
-        Weights, which are drawn in float64, take the precision of the samples, but at least
-        float32.
+        Weights are computed in float64. They are converted to the precision of the samples, but at
+        least to float32.
         """
         batch, dtype = replace(self, inputs=inputs), torch.float32
         for part in leaves(inputs):
@@ -87,11 +88,11 @@ class Batch:
         return batch if weights is None else replace(batch, weights=weights.to(dtype))  # type: ignore[call-arg]
 
     def to(self, device: torch.device | str) -> Self:
-        """The same batch on ``device``."""
+        """Return the same batch on ``device``."""
         return self._each(lambda tensor: tensor.to(device))
 
     def pin_memory(self) -> Self:
-        """The same batch in pinned memory; a ``DataLoader`` calls this."""
+        """Return the same batch in pinned memory; a ``DataLoader`` calls this."""
         return self._each(lambda tensor: tensor.pin_memory())
 
     def _each(self, change: Callable[[Any], Any]) -> Self:
@@ -100,13 +101,13 @@ class Batch:
 
 
 class NoBlocks(ValueError):
-    """There is nothing to probe; an optimizer's step with such a batch changes nothing."""
+    """An error that says that a batch has no block; a step with such a batch changes nothing."""
 
 
 class EmptyBatch(Batch):
-    """Samples of which none belongs to a block: no positive, or no event, among them.
+    """A batch in which no sample belongs to a block, for example without any positive or event.
 
-    It has no inputs; an objective that asks for them gets a ``NoBlocks`` error.
+    It has no inputs. An objective that reads them gets a ``NoBlocks`` error.
 
     Examples:
         >>> batch = EmptyBatch().to("cpu")
@@ -121,6 +122,7 @@ class EmptyBatch(Batch):
         object.__setattr__(self, "blocks", torch.zeros(0, dtype=torch.int64))
 
     def __getattr__(self, name: str) -> Any:
+        # Copying and pickling probe for special methods, which must be missing and not raise.
         if name.startswith("__"):
             raise AttributeError(name)
         raise NoBlocks(
@@ -129,7 +131,7 @@ class EmptyBatch(Batch):
         )
 
     def filled(self, inputs: Any) -> Self:
-        """Itself."""
+        """Return the batch itself."""
         return self
 
     def _each(self, change: Callable[[Any], Any]) -> Self:
@@ -143,13 +145,14 @@ class PairBatch(Batch):
     Component r of the inner value of block b is sum_k weights[r, b, k] phi(partner k, anchor b).
 
     Args:
-        partners: positions of the partners in ``inputs``: (k,) if all blocks share them, else
-            (B1, k).
-        weights: (R, B1, k), how much each partner counts in each of the R sums of a block.
-        samples: sampled partners behind each value, an int or an int64 tensor (B1,).
-        anchors: (B1,), positions of the anchors in ``inputs``; None if blocks have no anchor.
+        partners: the positions of the partners in ``inputs``, (k,) if all blocks share them and
+            (B1, k) otherwise.
+        weights: (R, B1, k), the weight of each partner in each of the R sums of a block.
+        samples: the number of sampled partners of each block, an int or an int64 tensor (B1,).
+        anchors: (B1,), the positions of the anchors in ``inputs``, or None without anchors.
         columns: (B1,), the column of the model's output that scores each block.
-        fixed: how many of the last partners are not sampled but always there (the anchor itself).
+        fixed: the number of last partners that are not sampled but always present, such as the
+            anchor itself.
 
     Examples:
         >>> batch = PairBatch(torch.tensor([7]), torch.rand(3, 5), partners=torch.tensor([1, 2]),
@@ -169,12 +172,12 @@ class PairBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class GroupBatch(Batch):
-    """Samples that belong to one block each: groups, bags, constraints.
+    """Samples that belong to one block each, such as groups, bags or constraints.
 
     Args:
         owner: (k,), the block of each sample, as a position in ``blocks``.
-        counts: (B1,), int64: the samples of each block; at least one.
-        targets: what belongs to each sample (a label), or None.
+        counts: (B1,), int64, the number of samples of each block, at least 1.
+        targets: (k, ...), the target of each sample, or None.
 
     Examples:
         >>> GroupBatch(torch.tensor([4, 9]), torch.zeros(3, 2), owner=torch.tensor([0, 1, 1]),
@@ -187,9 +190,9 @@ class GroupBatch(Batch):
     targets: Tensor | None = None
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean of ``values`` over each block's samples: (k, ...) to (B1, ...).
+        """Return the mean of ``values`` over each block's samples, (k, ...) to (B1, ...).
 
-        In at least float32: sums in bfloat16 stop at 256.
+        Sums are formed in at least float32, because a bfloat16 sum of ones stops at 256.
         """
         values = values.to(torch.promote_types(values.dtype, torch.float32))
         sums = values.new_zeros(len(self.blocks), *values.shape[1:])
@@ -197,7 +200,9 @@ class GroupBatch(Batch):
         return sums.index_add(0, self.owner, values) / counts
 
     def noise(self, values: Tensor, mean: Tensor) -> Tensor:
-        """The standard error of ``mean``, which is that of ``values``; NaN for one sample."""
+        """Return the standard error of ``mean``, the mean of ``values``; NaN for one sample."""
+        # Squared differences keep a small spread precise, unlike E x^2 - (E x)^2. Divided by n - 1,
+        # their mean is the squared standard error of the mean.
         squares = self.mean((values.detach() - mean.detach()[self.owner]).square())
         degrees = (self.counts - 1).view(-1, *[1] * (values.ndim - 1))
         return (squares / degrees).sqrt()
@@ -205,7 +210,7 @@ class GroupBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class PointBatch(Batch):
-    """One input per block, and how often an objective is to sample for it (latent variables).
+    """One input per block, and the number of latent samples to draw for it.
 
     Examples:
         >>> PointBatch(torch.tensor([3]), torch.zeros(1, 8), samples=5).samples
@@ -217,13 +222,13 @@ class PointBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class ViewBatch(Batch):
-    """Pairs of views: ``inputs`` is a tuple of all first and all second views.
+    """Pairs of views, where ``inputs`` is a tuple of all first and all second views.
 
     Args:
-        anchors: (B1,), which pair each block is about.
-        backward: (B1,) booleans: whether the block compares a second view with the first ones.
-        partners: (k,), the pairs whose views are compared with.
-        weights: (B1, k).
+        anchors: (B1,), the pair of each block, as a position in ``inputs``.
+        backward: (B1,), whether a block compares a second view with first views.
+        partners: (k,), the pairs that the anchors are compared with, as positions in ``inputs``.
+        weights: (B1, k), the weight of each partner in the mean of a block.
     """
 
     anchors: Tensor

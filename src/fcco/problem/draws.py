@@ -1,4 +1,4 @@
-"""Drawing positions from uniform numbers, for many populations at once."""
+"""Functions that turn uniform numbers into positions, for many populations at once."""
 
 import torch
 from torch import Tensor
@@ -7,11 +7,12 @@ __all__ = ["distinct", "draw"]
 
 
 def draw(spread: Tensor, sizes: Tensor, *, replacement: bool) -> Tensor:
-    """Positions below ``sizes``, row by row, from uniform numbers in [0, 1).
+    """Return positions below ``sizes``, row by row, computed from uniform numbers in [0, 1).
 
     Args:
-        spread: (b, k), float64, so that the floor is uniform for any size that fits in memory.
-        sizes: (b,), the population size of each row; without replacement at least k.
+        spread: (b, k), uniform numbers in float64, so that the floor is uniform for any size that
+            fits in memory.
+        sizes: (b,), the population size of each row, at least k if without replacement.
         replacement: whether a position may occur twice in a row.
 
     Examples:
@@ -24,7 +25,8 @@ def draw(spread: Tensor, sizes: Tensor, *, replacement: bool) -> Tensor:
     sizes = sizes.unsqueeze(1)
     if replacement:
         return (spread * sizes).long()
-    # Floyd's algorithm, one column at a time for all rows: uniform over subsets.
+    # Floyd's algorithm, one column at a time for all rows. It is uniform over subsets, and needs
+    # O(k) memory per row instead of a permutation of the population.
     count = spread.shape[1]
     chosen = torch.full(spread.shape, -1, dtype=torch.int64)
     for k in range(count):
@@ -32,12 +34,13 @@ def draw(spread: Tensor, sizes: Tensor, *, replacement: bool) -> Tensor:
         position = (spread[:, k : k + 1] * (last + 1)).long()
         taken = (chosen[:, :k] == position).any(1, keepdim=True)
         chosen[:, k : k + 1] = torch.where(taken, last, position)
-    # The set is uniform but its order is not; the low digits of the same numbers shuffle it.
+    # The set is uniform but its order is not. The low digits of the same numbers, which are
+    # independent of the high ones, shuffle it.
     return chosen.gather(1, (spread * 2**26 % 1).argsort(1))
 
 
 def distinct(num_blocks: int, count: int, generator: torch.Generator) -> Tensor:
-    """``count`` distinct ids below ``num_blocks``, uniformly, in O(count) if ``count`` is small.
+    """Draw ``count`` distinct ids below ``num_blocks`` uniformly, in O(count) if it is small.
 
     Examples:
         >>> ids = distinct(10**9, 5, torch.Generator().manual_seed(0))
@@ -46,7 +49,8 @@ def distinct(num_blocks: int, count: int, generator: torch.Generator) -> Tensor:
     """
     if 4 * count > num_blocks:
         return torch.randperm(num_blocks, generator=generator)[:count]
-    # The first distinct ids of an infinite stream of uniform draws; repetitions are rare here.
+    # Take the first distinct ids of a stream of uniform draws. Repetitions are rare here, because
+    # at most a quarter of all ids is drawn.
     ids: dict[int, None] = {}
     while len(ids) < count:
         ids.update(dict.fromkeys(torch.randint(num_blocks, (count,), generator=generator).tolist()))

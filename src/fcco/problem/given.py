@@ -1,4 +1,4 @@
-"""What users give: tensors, labels, positions and numbers, checked; errors name the argument."""
+"""Functions that read and check what users pass in; errors name the argument."""
 
 import operator
 from typing import Any
@@ -18,7 +18,7 @@ _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 def tensor(name: str, given: Any) -> Tensor:
-    """A tensor from a tensor, an array, a pandas column or table, or a list.
+    """Return a tensor from a tensor, an array, a pandas column or table, or a list.
 
     Examples:
         >>> tensor("labels", ["cat", "dog"])
@@ -28,19 +28,21 @@ def tensor(name: str, given: Any) -> Tensor:
     try:
         if hasattr(given, "__array__") and not isinstance(given, Tensor):
             given = given.__array__()
-            mine = given.flags.writeable or hasattr(given, "filename")  # a map of a file stays one
+            # torch needs writable memory, native byte order and no negative strides. A read-only
+            # memory map is not copied, because it may be larger than the memory.
+            mine = given.flags.writeable or hasattr(given, "filename")
             if not (mine and given.dtype.isnative and min(given.strides, default=0) >= 0):
-                given = given.astype(given.dtype.newbyteorder("="), order="C")  # as torch wants it
+                given = given.astype(given.dtype.newbyteorder("="), order="C")
         found = torch.as_tensor(given)
         if found.is_floating_point() and not hasattr(given, "__array__"):
-            return torch.as_tensor(given, dtype=torch.float64)  # as Python's numbers are
+            return torch.as_tensor(given, dtype=torch.float64)  # the precision of Python's floats
         return found
     except (AttributeError, OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a tensor or an array of numbers: {error}") from error
 
 
 def as_inputs(inputs: Any) -> Any:
-    """Arrays as tensors; objects that read samples one by one stay unchanged.
+    """Return arrays as tensors; objects that read samples one by one stay unchanged.
 
     Examples:
         >>> import numpy
@@ -61,14 +63,14 @@ def as_inputs(inputs: Any) -> Any:
 
 
 def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
-    """One label per sample as a CPU tensor of shape (count,), after a check of its values.
+    """Return one label per sample as a CPU tensor of shape (count,), after checking its values.
 
     Args:
         name: the name of the argument in errors.
         given: a tensor or an array.
-        count: the number of samples; None: any.
-        kind: "binary" (0 or 1, returned as booleans), "whole" (not negative), "real" (finite) or
-            "positive" (finite and above 0).
+        count: the number of samples, or None if any number is allowed.
+        kind: the allowed values: "binary" (0 or 1, returned as booleans), "whole" (not negative),
+            "real" (finite) or "positive" (finite and above 0).
 
     Examples:
         >>> structure("labels", torch.tensor([0, -1]), 2, kind="binary")
@@ -83,7 +85,7 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
         )
     if values.is_complex() or (kind == "whole" and values.is_floating_point()):
         raise ValueError(f"{name} must be {_KINDS[kind]}, got {values.dtype}")
-    if values.dtype in _UNSIGNED:  # with which torch can do little
+    if values.dtype in _UNSIGNED:  # torch supports few operations for these types
         values = values.long()
         if (values < 0).any():
             raise ValueError(f"{name} must be {_KINDS[kind]}, and below 2**63")
@@ -104,7 +106,7 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
 
 
 def hint(values: Tensor) -> str:
-    """What a user of 0.2 is told who gives a number in the place of labels.
+    """Return what to tell a user of version 0.2 who passes a number in place of labels.
 
     Examples:
         >>> hint(torch.tensor(5))
@@ -118,7 +120,7 @@ def hint(values: Tensor) -> str:
 
 
 def positions(name: str, given: Any, count: int) -> Tensor:
-    """Positions among ``count`` samples, as a CPU tensor.
+    """Return positions among ``count`` samples as a CPU tensor, after checking them.
 
     Examples:
         >>> positions("rows", [2, 0], 3), positions("rows", [3], 3)
@@ -135,11 +137,11 @@ def positions(name: str, given: Any, count: int) -> Tensor:
         raise ValueError(f"{name} must be positions in inputs, got booleans")
     if int(places.max()) >= count:
         raise ValueError(f"{name} must lie in 0..{count - 1}, got {int(places.max())}")
-    return places.contiguous()  # or torch.searchsorted would warn
+    return places.contiguous()  # torch.searchsorted warns about other layouts
 
 
 def absent(names: Tensor, count: int) -> list[int]:
-    """The first ids below ``count`` that are not among the sorted ``names``, at most ten.
+    """Return the first ids below ``count`` that are missing in the sorted ``names``, at most ten.
 
     Examples:
         >>> absent(torch.tensor([0, 2, 10**12]), 10**12 + 1)[:3]
@@ -150,7 +152,7 @@ def absent(names: Tensor, count: int) -> list[int]:
 
 
 def whole(name: str, value: Any) -> int:
-    """A whole number as an int; numpy's integers are accepted.
+    """Return a whole number as an int; numpy's integers are accepted.
 
     Examples:
         >>> whole("seed", torch.tensor(3)), whole("num_steps", 2.5)

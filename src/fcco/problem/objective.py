@@ -1,4 +1,4 @@
-"""The problem: m blocks, their inner values and the outer functions on top."""
+"""The objective: m blocks, their inner values, and the outer functions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,10 +13,10 @@ __all__ = ["Objective", "slope"]
 
 
 class Objective(ABC):
-    """F(w) = (1/m) sum_i f_i(g_i(w)), seen through samples of g_i; it knows no algorithm.
+    """Base class of objectives F(w) = (1/m) sum_i f_i(g_i(w)), where g_i is observed by samples.
 
-    A subclass sets ``num_blocks`` (m) and ``inner_dim`` (p), and defines ``outer`` and, for use
-    with loaders, ``inner``:
+    A subclass sets ``num_blocks`` (m) and ``inner_dim`` (p), and defines ``outer``. For use with
+    loaders it also defines ``inner``.
 
     Examples:
         >>> import torch
@@ -40,7 +40,7 @@ class Objective(ABC):
     """p, the dimension of an inner value."""
 
     def inner(self, model: Any, batch: Any) -> Probe:
-        """Sampled inner values of the blocks of ``batch``; what the closure of a step returns."""
+        """Return sampled inner values of the blocks of ``batch``, as the closure of a step does."""
         raise TypeError(
             f"{type(self).__name__} defines no inner(model, batch): define it, or build the Probe "
             "in the closure itself"
@@ -48,29 +48,34 @@ class Objective(ABC):
 
     @abstractmethod
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """f_i(u^i) for each row: (k, p) and (k,) to (k,). Row j depends only on row j of u."""
+        """Return f_i(u^i) for each row, (k,); entry j depends only on row j of u.
+
+        Args:
+            u: (k, p), the inner values.
+            blocks: (k,), the block of each row.
+        """
 
     def outer_slope(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The gradient of f_i at each row, (k, p): by default ``outer`` is differentiated.
+        """Return the gradient of f_i at each row, (k, p).
 
-        Override it where a closed form saves time.
+        By default ``outer`` is differentiated. Override this method if a closed form is faster.
         """
         return slope(self.outer, u, blocks)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """Project each row onto a convex set that holds the range of g_i (default: no bound)."""
+        """Project each row onto a convex set that contains the range of g_i; by default no set."""
         return u
 
 
 def slope(outer: Callable[..., Tensor], u: Tensor, *further: Tensor) -> Tensor:
-    """The gradient of f_i at u^i, row by row: (k, p).
+    """Return the gradient of f_i at u^i, row by row, (k, p).
 
-    Rows are independent by contract, so one reverse pass gives all of them.
+    Row j of the values depends only on row j of u, so one reverse pass gives all gradients.
 
     Args:
-        outer: of an objective, (u, *further) to (k,).
-        u: the rows, (k, p).
-        further: what ``outer`` takes besides.
+        outer: the function ``outer`` of an objective, from (u, *further) to (k,).
+        u: (k, p), the rows.
+        further: the further arguments of ``outer``.
 
     Examples:
         >>> slope(lambda u: u.square().sum(1), torch.tensor([[3.0]]))
@@ -84,8 +89,9 @@ def slope(outer: Callable[..., Tensor], u: Tensor, *further: Tensor) -> Tensor:
             raise ValueError(
                 f"{name} must return shape {tuple(u.shape[:1])}, got {tuple(values.shape)}"
             )
-        if not values.requires_grad:  # f does not depend on u at all
+        if not values.requires_grad:  # f is constant in u
             return torch.zeros_like(u)
         ones = torch.ones_like(values)
+        # A column of u that f ignores has no gradient; materialize_grads makes it 0.
         (gradient,) = torch.autograd.grad(values, rows, ones, materialize_grads=True)
     return gradient

@@ -1,4 +1,4 @@
-"""Objectives that know which samples belong to which blocks, so that batches can be drawn."""
+"""Objectives that know the samples of their blocks, so that batches can be drawn."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -17,65 +17,68 @@ __all__ = ["SampledObjective"]
 
 
 class SampledObjective(Objective):
-    """An objective built from what is known of N samples; their inputs are kept elsewhere.
+    """Base class of objectives that are built from the labels of N samples.
 
-    ``fcco.data.block_loader``, ``exact_pass`` and ``exact_value`` ask it which samples they need.
-    The batches that it forms hold positions 0..N-1 in the place of samples.
+    The inputs of the samples are stored elsewhere. ``fcco.data.block_loader``, ``exact_pass`` and
+    ``exact_value`` ask the objective which samples they need. The batches that it forms hold
+    positions 0..N-1 in place of samples.
     """
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Let a constructor that is called with other arguments say which it takes."""
+        """Wrap the constructor, so that an error about its arguments says what it takes."""
         super().__init_subclass__(**given)
         if "__init__" in vars(cls):
             cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign]
 
     num_samples: int
-    """N, the samples that the objective was built from."""
+    """N, the number of samples that the objective was built from."""
     num_views: int = 1
-    """2 if inputs are a pair of views of every sample."""
+    """Number of views of every sample; 2 if inputs are a pair."""
 
     @abstractmethod
     def draw(self, blocks: Tensor, own: Tensor, shared: Tensor, *, replacement: bool) -> Batch:
         """Draw the inner samples of some blocks.
 
         Args:
-            blocks: (b,), distinct.
-            own: (b, samples_per_block) uniform numbers, for samples of single blocks.
-            shared: (samples_per_block,) uniform numbers, for samples that blocks share.
+            blocks: (b,), the blocks, which are distinct.
+            own: (b, samples_per_block), uniform numbers for samples of single blocks.
+            shared: (samples_per_block,), uniform numbers for samples that all blocks share.
             replacement: whether a sample may be drawn twice for a block.
         """
 
     @abstractmethod
     def spans(self, size: int) -> Sequence[Tensor]:
-        """Divide an exact pass: the samples of each chunk, or its blocks if they have partners.
+        """Divide an exact pass into chunks of at most ``size`` samples.
 
-        ``size`` is the largest number per chunk.
+        An entry lists the samples of a chunk, or its blocks if they have partners.
         """
 
     @abstractmethod
     def chunk(self, span: Tensor) -> Batch:
-        """Form one chunk; the chunks of all ``spans`` hold every sample of every block."""
+        """Form one chunk; the chunks of all ``spans`` contain every sample of every block."""
 
     @abstractmethod
     def among(self, index: Tensor) -> Batch:
-        """Form a batch of given samples, distinct, with the inputs in their order."""
+        """Form a batch of the given distinct samples, with the inputs in their order."""
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
-        """Raise a ``ValueError`` naming the blocks that cannot give ``samples`` inner samples."""
+        """Raise a ``ValueError`` if ``samples`` inner samples cannot be drawn."""
         if samples < 1:
             raise ValueError(f"samples_per_block must be at least 1, got {samples}")
 
     def batch(self, inputs: Any, index: Any) -> Any:
         """Form a batch of samples from any loader, for ``inner``.
 
-        The blocks are those of the samples, and the inner samples of a block are its own among
-        them. If the samples are drawn uniformly, the inner values are unbiased. A sample that comes
-        twice counts once. Blocks without an inner sample among them are left out; where none is
-        left (no positive, say), the result is an ``EmptyBatch``, with which a step changes nothing.
+        The batch contains the blocks of the given samples, and the inner samples of a block are
+        taken from the given samples too. If these are drawn uniformly, the inner values are
+        unbiased. A sample that occurs twice counts once. Blocks without an inner sample are left
+        out. If no block remains, for example without any positive, the result is an ``EmptyBatch``,
+        with which a step changes nothing.
 
         Args:
-            inputs: the samples, as the model takes them (a pair of views for contrastive ones).
-            index: (B,), their positions in the training set.
+            inputs: the inputs of the samples, as the model takes them (a pair of views for
+                contrastive objectives).
+            index: (B,), the positions of the samples in the training set.
 
         Examples:
             >>> from fcco.objectives import Cox
@@ -87,7 +90,7 @@ class SampledObjective(Objective):
         rows, place = given.unique(return_inverse=True)
         if len(rows) == len(given):
             rows = given
-        else:  # the first of each
+        else:  # keep the first occurrence of each sample
             first = torch.full_like(rows, len(given))
             first = first.scatter_reduce(0, place, torch.arange(len(given)), "amin")
             inputs = each(inputs, lambda part: part[first.to(part.device)])
@@ -96,7 +99,7 @@ class SampledObjective(Objective):
 
 
 def _checked(init: Callable[..., None]) -> Callable[..., None]:
-    """A constructor whose errors name its arguments: those of 0.2 took numbers, not labels."""
+    """Return a constructor whose errors name its arguments, because version 0.2 took others."""
 
     @wraps(init)
     def call(self: Any, *given: Any, **named: Any) -> None:

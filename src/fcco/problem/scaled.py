@@ -1,4 +1,4 @@
-"""Objectives whose inner values overflow: rows are kept as a mantissa and a log-scale."""
+"""Objectives whose inner values would overflow, kept as a mantissa and a log-scale."""
 
 from abc import abstractmethod
 
@@ -11,14 +11,14 @@ __all__ = ["ScaledObjective"]
 
 
 class ScaledObjective(Objective):
-    """An objective of exponentials, u^i = exp(log_scale^i) * mantissa^i.
+    """Base class of objectives of exponentials, with u^i = exp(log_scale^i) * mantissa^i.
 
-    ``inner`` reports mantissas in ``Probe.values`` and their common exponent, one per row, in
-    ``Probe.log_scale``. The optimizer brings all values of a row, at every point, to one scale
-    before the linear recursion, so that temperature 0.01 or a score of 1e4 stays finite.
+    ``inner`` reports mantissas in ``Probe.values``, and one common exponent per row in
+    ``Probe.log_scale``. The optimizer converts all values of a row, at every point, to one scale
+    before the linear recursion. So a temperature of 0.01 or a score of 1e4 stays finite.
 
-    A subclass defines ``inner_size`` and ``scaled_outer`` (and ``scaled_feasible``, where a domain
-    is known); ``outer`` and ``feasible`` of plain values follow.
+    A subclass defines ``inner_size`` and ``scaled_outer``, and ``scaled_feasible`` if a domain is
+    known. ``outer`` and ``feasible`` of plain values are derived from them.
 
     Examples:
         >>> class LogMeanExp(ScaledObjective):
@@ -33,35 +33,38 @@ class ScaledObjective(Objective):
     """
 
     inner_size: int
-    """n, an upper bound on the inner samples of any block, at least 1."""
+    """n, an upper bound on the number of inner samples of any block, at least 1."""
     scaled_dim: int | None = None
-    """How many leading components, 1..p, the scale applies to; None: all. The others are plain."""
+    """Number of leading components, 1..p, that the scale applies to; None if it is all of them."""
 
     @abstractmethod
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """f_i(exp(log_scale) u) for each row: (k, p), (k,) and (k,) to (k,)."""
+        """Return f_i(exp(log_scale) u) for each row, given (k, p), (k,) and (k,); shape (k,)."""
 
     def scaled_feasible(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """Project exp(log_scale) u onto the domain, given and returned as mantissas."""
+        """Project exp(log_scale) u onto the domain; u and the result are mantissas."""
         return u
 
     def supported(self, u: Tensor, fresh: Tensor, fraction: float | Tensor) -> Tensor:
-        """Raise u to a fraction of a fresh value; both are mantissas of one scale.
+        """Increase u to at least a fraction of a fresh value; both are mantissas of one scale.
 
-        The fraction is a number, or one for each row, (k, 1).
+        The fraction is at least 1/n, because a mean of n positive terms is at least 1/n of any of
+        them, and so of the mean of any sample. Rows that are stale by a factor of exp(100) then
+        still have a finite slope. For a row that was just updated, the fraction is beta if that is
+        more: a moving average of positive values contains beta times the new one. Override this
+        method if components may be negative.
 
-        The fraction is 1/n at least: a mean of n positive terms is at least 1/n of any of them,
-        hence of any sample's mean. Rows that are stale by hundreds of e-folds then still have a
-        finite slope. For a row that was just updated it is beta, if that is more: a moving average
-        of positive values holds beta of the new one, and a correction may take away what the row
-        kept but no more. Override it where components may be negative.
+        Args:
+            u: (k, p), the rows.
+            fresh: (k, p), the fresh values.
+            fraction: a number, or one number per row, (k, 1).
         """
         return torch.maximum(u, fraction * fresh)
 
     def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """f_i of plain values."""
+        """Return f_i of plain values."""
         return self.scaled_outer(u, torch.zeros_like(u[:, 0]), blocks)
 
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The projection of plain values."""
+        """Return the projection of plain values."""
         return self.scaled_feasible(u, torch.zeros_like(u[:, 0]), blocks)

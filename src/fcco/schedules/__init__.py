@@ -1,4 +1,4 @@
-"""Schedules: every theorem of the paper as a recipe, and the driver that runs it."""
+"""Every theorem of the paper as a recipe, and the driver that runs a recipe."""
 
 from fcco.schedules.driver import Driver
 from fcco.schedules.recipe import Recipe, Stage

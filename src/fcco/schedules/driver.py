@@ -1,4 +1,4 @@
-"""Running a recipe: the coefficients of each step, the stages, and the returned iterate."""
+"""A driver that runs a recipe: it sets coefficients, changes stages and returns an iterate."""
 
 import copy
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from fcco.schedules.recipe import Recipe
 __all__ = ["Driver", "Output"]
 
 Output = Literal["last", "uniform", "average"]
-"""The iterate that a stage passes on: the last, one drawn uniformly, or the average."""
+"""The iterate that a stage returns: the last one, one drawn uniformly, or the average."""
 
 
 class Driver:
-    """Sets the coefficients of every step from a recipe; its methods are those of a scheduler.
+    """A scheduler that sets the coefficients of every step from a recipe.
 
         driver = Driver(opt, recipe)
         for batch in loader:                      # recipe.num_steps of them
@@ -29,14 +29,15 @@ class Driver:
             driver.step()
         driver.finish()
 
-    A stage that continues from the last iterate keeps w_{t-1} and u_{t-2}: with unchanged
-    coefficients, the stages are one long run, bit for bit. With another ``output`` it starts from
-    (w, u, z) of one earlier index (for the average: only w) and restarts the corrections.
+    A stage that continues from the last iterate keeps w_{t-1} and u_{t-2}. If the coefficients do
+    not change, the stages are then one long run, bit for bit. With another ``output``, a stage
+    starts from (w, u, z) of one earlier step (for the average, from w alone) and restarts the
+    corrections.
 
     Args:
         opt: an optimizer with the recipe's method and step rule.
-        recipe: see ``RECIPES``.
-        output: the iterate that each stage passes on, and that ``finish`` writes to the parameters.
+        recipe: a recipe, see ``RECIPES``.
+        output: the iterate that each stage returns, and that ``finish`` writes to the parameters.
         seed: the seed of the uniform choice.
     """
 
@@ -77,9 +78,17 @@ class Driver:
         output: Output = "last",
         seed: int = 0,
     ) -> "Driver":
-        """A driver with the optimizer of the recipe, ``driver.opt``.
+        """Build a driver together with the optimizer of the recipe, ``driver.opt``.
 
-        ``initial`` is the table from ``recipe.initial_samples`` samples per block, if there is one.
+        Args:
+            recipe: a recipe, see ``RECIPES``.
+            params: the parameters.
+            objective: the problem.
+            buffers: the buffers of the model, see ``CompositionalOptimizer``.
+            initial: the initial table, estimated from ``recipe.initial_samples`` samples per
+                block, or None.
+            output: the iterate that each stage returns.
+            seed: the seed of the uniform choice.
         """
         first = recipe.coefficients(1)
         assert not isinstance(first.gamma, Tensor)
@@ -106,7 +115,7 @@ class Driver:
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether an exact pass is due before the next step: by period, or for a new stage."""
+        """Whether an exact pass is due before the next step, by its period or for a new stage."""
         if self.finished or not self.opt.method.anchored:
             return False
         stage, step = self.recipe.locate(self._done + 1)
@@ -114,10 +123,11 @@ class Driver:
         return self.opt.snapshot_due or (opens and not self.opt.at_snapshot)
 
     def step(self) -> None:
-        """Call after ``opt.step``: ends a stage if it is over, and sets the next coefficients."""
+        """End the stage if it is over and set the next coefficients; call it after ``opt.step``."""
         if self.finished:
             raise ValueError(f"{self.recipe.label} has no more than {self._done} steps")
-        if self._kept.pop("incomplete", False):  # w_t was kept; u_t and z_t belong to it
+        # w_t was stored before the step; u_t and z_t, which belong to it, are known only now.
+        if self._kept.pop("incomplete", False):
             self._kept["z"] = [z.clone() for z in self._estimates()]
             if self.opt.table is not None:
                 self._kept["table"] = copy.deepcopy(self.opt.table.state_dict())
@@ -129,7 +139,7 @@ class Driver:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Write the output of the (last) stage to the parameters; the last iterate is there."""
+        """Write the output of the last stage to the parameters, unless it is the last iterate."""
         if self.output == "last":
             return
         for p, w in zip(self._params(), self._kept["w"], strict=True):
@@ -142,11 +152,11 @@ class Driver:
         self.opt.restart()
 
     def get_last_lr(self) -> list[float]:
-        """The step size of each group, under the name that torch's schedulers use."""
+        """Return the step size of each group, under the name that torch's schedulers use."""
         return [group["lr"] for group in self.opt.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """The position of the run; the recipe is not part of it."""
+        """Return the position of the run; the recipe is not part of it."""
         return {
             "label": self.recipe.label,
             "done": self._done,
@@ -171,17 +181,19 @@ class Driver:
 
     @torch.no_grad()
     def _begin_step(self) -> None:
-        """Before step t of a stage: its coefficients, and what the output needs of w_t."""
+        """Set the coefficients of the next step, and store w_t if the output may need it."""
         self._set_coefficients()
         if self.output == "last":
             return
         _, t = self.recipe.locate(self._done + 1)
         if self.output == "average" and t > 1:
             for mean, p in zip(self._kept["w"], self._params(), strict=True):
+                # The running mean of w_1, ..., w_t.
                 mean.lerp_(p.detach(), 1 / t)
             return
         uniform = self.output == "uniform"
-        # Kept with probability 1/t, each of the t iterates so far is equally likely to remain.
+        # Reservoir sampling: w_t replaces the stored iterate with probability 1/t, so that each of
+        # the t iterates so far is equally likely to remain.
         if uniform and t * torch.rand((), generator=self._generator, dtype=torch.float64) >= 1:
             return
         self._kept = {"w": [p.detach().clone() for p in self._params()], "incomplete": uniform}
@@ -190,6 +202,6 @@ class Driver:
         return [p for group in self.opt.param_groups for p in group["params"]]
 
     def _estimates(self) -> list[Tensor]:
-        """z of every parameter that was trained."""
+        """Return z of every parameter that was trained."""
         z = (self.opt.state[p]["z"] for p in self._params())
         return [part for part in z if isinstance(part, Tensor)]

@@ -1,4 +1,4 @@
-"""The prescription of a theorem: a method, a step rule, and coefficients for every step."""
+"""A recipe, which is what a theorem prescribes: a method, a step rule and coefficients."""
 
 import math
 from bisect import bisect_right
@@ -18,9 +18,10 @@ class Stage:
     """Consecutive steps with one rule for their coefficients.
 
     Args:
-        num_steps: T, or T_s of a stage.
-        coefficients: t = 1 .. num_steps of this stage to the coefficients of that step.
-        exact: whether an exact pass is taken at its start.
+        num_steps: the number of steps, T or T_s.
+        coefficients: a function from the step t = 1 .. num_steps of this stage to its
+            coefficients.
+        exact: whether the stage begins with an exact pass.
     """
 
     num_steps: int
@@ -38,14 +39,16 @@ class Stage:
         gamma: Gamma = 0.0,
         exact: bool = False,
     ) -> "Stage":
-        """A stage of ceil(num_steps) steps whose coefficients do not change.
+        """Return a stage of ceil(num_steps) steps whose coefficients do not change.
 
-        alpha is at most 1; beta is at most 1 or, with gamma = Gamma(beta), 1/2 as the lemmas need.
+        alpha and beta are clamped to at most 1. With gamma = Gamma(beta), beta is clamped to 1/2,
+        as the lemmas require.
 
         Examples:
             >>> Stage.constant(9.2, lr=0.1, alpha=3.0).coefficients(7).alpha
             1.0
         """
+        # The lemmas behind gamma = Gamma(beta) assume beta <= 1/2.
         highest = 0.5 if gamma == "theory" else 1.0
         steady = Coefficients(lr=lr, alpha=min(1.0, alpha), beta=min(highest, beta), gamma=gamma)
         return cls(max(1, math.ceil(num_steps)), lambda t: steady, exact)
@@ -57,14 +60,14 @@ class Recipe:
 
     Args:
         label: the paper's label.
-        method: see ``fcco.methods``.
+        method: the method, see ``fcco.methods``.
         update: the step rule.
-        stages: one for an ordinary theorem, several for a stage-wise one.
-        snapshot_every: I, for version 3.
-        initial_samples: inner samples for each row of u_1; None: the first visit fills the row
-            (version 3: the first snapshot does).
-        first_samples: inner samples per block for z_1.
-        weight_decay: mu of a convex problem F + (mu/2) ||w||^2: with a plain step, decoupled decay
+        stages: one stage for an ordinary theorem, several for a stage-wise one.
+        snapshot_every: I, the number of steps between exact passes, for version 3.
+        initial_samples: the number of inner samples for each row of u_1. If None, a row is filled
+            at its first visit (in version 3, by the first snapshot).
+        first_samples: the number of inner samples per block for z_1.
+        weight_decay: mu of a convex problem F + (mu/2) ||w||^2. With a plain step, decoupled decay
             is the step along z + mu w.
 
     Examples:
@@ -90,18 +93,18 @@ class Recipe:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The step, from 1, at which each stage begins."""
+        """The first step of each stage, counted from 1."""
         ends = accumulate(stage.num_steps for stage in self.stages)
         return (1, *(end + 1 for end in ends))[:-1]
 
     def locate(self, t: int) -> tuple[int, int]:
-        """The stage that step t belongs to, from 0, and the step within it, from 1."""
+        """Return the stage of step t, counted from 0, and the step within it, from 1."""
         if not 1 <= t <= self.num_steps:
             raise ValueError(f"step {t} lies outside 1..{self.num_steps} of {self.label}")
         stage = bisect_right(self.starts, t) - 1
         return stage, t - self.starts[stage] + 1
 
     def coefficients(self, t: int) -> Coefficients:
-        """lr, alpha, beta and gamma of step t = 1 .. num_steps."""
+        """Return lr, alpha, beta and gamma of step t = 1 .. num_steps."""
         stage, step = self.locate(t)
         return self.stages[stage].coefficients(step)

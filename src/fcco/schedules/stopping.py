@@ -29,13 +29,14 @@ def keep_best(
     no metric.
 
     Args:
-        network: the network that the steps train, in place.
-        steps: an iterator that takes a step for each item.
-        num_steps: the number of steps; the metric is evaluated after the last one, too.
-        every: steps between two evaluations.
-        metric: evaluates the network as it is; higher is better.
-        patience: evaluations without a rise before it stops.
-        better: whether a metric replaces the best one; by default the later one does if equal.
+        network: the network that the steps train in place.
+        steps: an iterator that takes one step for each item.
+        num_steps: the number of steps. The metric is evaluated after the last one, too.
+        every: the number of steps between two evaluations.
+        metric: a function that evaluates the current network; higher is better. Or None.
+        patience: the number of evaluations without an improvement after which training stops.
+        better: a function that decides whether a metric replaces the best one. By default, of two
+            equal metrics the later one is kept.
 
     Examples:
         >>> import torch
@@ -62,6 +63,7 @@ def keep_best(
         seen = []
         if value is None:
             continue
+        # Patience counts evaluations without a strict improvement, whatever ``better`` keeps.
         since = 0 if value > best else since + 1
         if better(value, best):
             best, weights = value, deepcopy(network.state_dict())

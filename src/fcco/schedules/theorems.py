@@ -1,18 +1,20 @@
 """The theorems of the paper as formulas for the coefficients, in the order of the paper.
 
-Arguments are the paper's symbols; O(.) constants are the arguments ``c_...``. "Departure" says
-where a recipe differs from the printed theorem; alpha <= 1 and beta <= 1/2 by clamping everywhere.
+The arguments are the paper's symbols, and O(.) constants are the arguments ``c_...``. "Departure"
+says where a recipe differs from the printed theorem. Everywhere alpha is clamped to at most 1 and
+beta to at most 1/2.
 
-Theorems 1 to 6 and 13 find stationary points of smooth objectives in T steps, and each function
-returns the recipe. Theorems 7 to 12 are stage-wise methods for PL and convex objectives, and each
-function returns one stage, which brings F(w) - F_* down to ``gap``, the paper's eps_s. Their
-recipes in ``RECIPES`` take instead of ``gap``:
+Theorems 1 to 6 and 13 find stationary points of smooth objectives in T steps. Their functions
+return the recipe. Theorems 7 to 12 are stage-wise methods for PL and convex objectives. Their
+functions return one stage, which reduces F(w) - F_* to ``gap``, the paper's eps_s. The recipes of
+these theorems in ``RECIPES`` take other arguments instead of ``gap``:
 
-- ``epsilon``, the target, and ``epsilon_0`` (default 1), the gap at the start or an upper bound.
-  Gaps are halved from stage to stage, and a stage starts with (w, u, z) of the last index before.
-- ``convex`` (default False), for a convex objective without the PL condition: the paper adds
-  (mu/2) ||w||^2 with mu = epsilon/D, and the step is taken along z + mu w. The term mu w is outside
-  the estimator, because it is known exactly.
+- ``epsilon`` is the target, and ``epsilon_0`` (default 1) is the gap at the start or an upper
+  bound of it. Gaps are halved from stage to stage. A stage starts with the last (w, u, z) of the
+  stage before.
+- ``convex`` (default False) is for a convex objective without the PL condition. The paper adds
+  (mu/2) ||w||^2 with mu = epsilon/D, and the step is taken along z + mu w. The term mu w is not
+  part of the estimator, because it is known exactly.
 """
 
 import inspect
@@ -33,9 +35,9 @@ __all__ = ["RECIPES"]
 def theorem_1(*, m: int, B1: int, T: int) -> Recipe:
     """Theorem 1: MSVRM-v1 with gamma = 0 and normalized steps; ||grad F|| ~ (m/(B1 T))^(1/4).
 
-    Assumes smooth, Lipschitz f_i and g_i and bounded variance. beta = sqrt(m/(B1 T)),
-    alpha = sqrt(B1/T), eta = B1^(1/4) m^(-1/4) T^(-3/4). Departure: beta <= 1, and one sample per
-    block starts the table, which the paper does not specify.
+    beta = sqrt(m/(B1 T)), alpha = sqrt(B1/T), eta = B1^(1/4) m^(-1/4) T^(-3/4). The theorem assumes
+    smooth, Lipschitz f_i and g_i and bounded variance. Departure: beta <= 1, and the table is
+    initialized with one sample per block, which the paper does not specify.
     """
     _check(m=m, B1=B1, T=T)
     stage = Stage.constant(
@@ -50,8 +52,8 @@ def theorem_1(*, m: int, B1: int, T: int) -> Recipe:
 def theorem_1_linear(*, m: int, B1: int, T: int) -> Recipe:
     """Theorem 1, affine slopes: ||grad F|| ~ (B1 T)^(-1/4), independent of m.
 
-    alpha = sqrt(B1/T), eta = B1^(1/4) T^(-3/4). Departure: the paper sets beta = 1, gamma = 0,
-    which leaves an old sample in the table; this recipe uses the fresh pair.
+    alpha = sqrt(B1/T), eta = B1^(1/4) T^(-3/4). Departure: the paper sets beta = 1 and gamma = 0,
+    which leaves an old sample in the table. This recipe uses the fresh pair instead.
     """
     _check(m=m, B1=B1, T=T)
     stage = Stage.constant(T, lr=B1 ** (1 / 4) * T ** (-3 / 4), alpha=math.sqrt(B1 / T))
@@ -71,9 +73,9 @@ def theorem_2(
     """Theorem 2: MSVRM-v1; ||grad F|| ~ max{(B1 T)^(-1/4), (m/(B1 T))^(1/3)} up to a log.
 
     eta_t = c_eta min{(B1/m)^(2/3) (a+t)^(-1/3), sqrt(B1) (a+t)^(-1/2)}, a = c_a m/B1,
-    alpha_{t+1} = c_alpha eta_t, beta_{t+1} = c_beta (m/B1)^2 eta_t^2, gamma = Gamma(beta); assumes
-    average smoothness. Departure: eta_0 gives the first alpha and beta. The table of the paper and
-    the theorem disagree; the rate is the theorem's.
+    alpha_{t+1} = c_alpha eta_t, beta_{t+1} = c_beta (m/B1)^2 eta_t^2, gamma = Gamma(beta). The
+    theorem assumes average smoothness. Departure: eta_0 gives the first alpha and beta. The paper's
+    table states another rate than the theorem; the rate here is the theorem's.
     """
     _check(m=m, B1=B1, T=T)
     a = c_a * m / B1
@@ -83,6 +85,7 @@ def theorem_2(
         return c_eta * min(slow, math.sqrt(B1 / (a + t)))
 
     def coefficients(t: int) -> Coefficients:
+        # alpha and beta of step t depend on eta_{t-1}, and the first ones on eta_0.
         before = eta(t - 1)
         beta = c_beta * (m / B1) ** 2 * before**2
         return Coefficients(
@@ -106,8 +109,8 @@ def theorem_3(
     """Theorem 3: MSVRM-v2; ||grad F|| ~ (m/(B1 T))^(1/3) up to a log.
 
     eta_t = c_eta (B1/m)^(2/3) (a+t)^(-1/3), a = c_a m/B1, alpha_{t+1} = c_alpha (m/B1) eta_t^2,
-    beta_{t+1} = c_beta (m/B1)^2 eta_t^2, gamma = Gamma(beta); assumes average smoothness.
-    Departure: eta_0 gives the first alpha and beta.
+    beta_{t+1} = c_beta (m/B1)^2 eta_t^2, gamma = Gamma(beta). The theorem assumes average
+    smoothness. Departure: eta_0 gives the first alpha and beta.
     """
     _check(m=m, B1=B1, T=T)
     a = c_a * m / B1
@@ -129,8 +132,9 @@ def theorem_4(*, m: int, B1: int, T: int) -> Recipe:
     """Theorem 4: MSVRM-v2 with normalized steps, no constants; ||grad F|| ~ (m/(B1 T))^(1/3).
 
     beta = (m/(B1 T))^(2/3), alpha = m^(2/3) B1^(1/3) T^(-2/3), eta = (B1/m)^(1/3) T^(-2/3),
-    gamma = Gamma(beta). Departure: the initial batch B_0, which the paper sizes but never uses, is
-    ceil((B1 T/m)^(1/3)) samples per block for u_1 and max(1, ceil(T^(1/3)/m)) for z_1.
+    gamma = Gamma(beta). Departure: the paper gives the size of an initial batch B_0 but never uses
+    it. Here it is ceil((B1 T/m)^(1/3)) samples per block for u_1 and max(1, ceil(T^(1/3)/m)) for
+    z_1.
     """
     _check(m=m, B1=B1, T=T)
     stage = Stage.constant(
@@ -153,8 +157,9 @@ def theorem_4(*, m: int, B1: int, T: int) -> Recipe:
 def theorem_4_linear(*, m: int, B1: int, T: int) -> Recipe:
     """Theorem 4, affine slopes: ||grad F|| ~ (B1 T)^(-1/3), independent of m.
 
-    alpha = eta = B1^(1/3) T^(-2/3), z_1 from ceil((B1 T)^(1/3)) samples per block. Departure: the
-    fresh pair instead of beta = 1, gamma = 0, with which ||z - grad F|| grows with T.
+    alpha = eta = B1^(1/3) T^(-2/3), and z_1 is formed from ceil((B1 T)^(1/3)) samples per block.
+    Departure: the fresh pair is used instead of beta = 1 and gamma = 0, with which ||z - grad F||
+    grows with T.
     """
     _check(m=m, B1=B1, T=T)
     rate = B1 ** (1 / 3) * T ** (-2 / 3)
@@ -166,8 +171,9 @@ def theorem_4_linear(*, m: int, B1: int, T: int) -> Recipe:
 def theorem_4_literal(*, m: int, B1: int, T: int) -> Recipe:
     """Theorem 4, affine slopes, as printed: beta = 1, gamma = 0. An experiment, not a method.
 
-    The table then holds one old sample per block, and the proof bounds the difference of two
-    different samples by O(eta^2): ||z - grad F|| does not fall with T. See ``new:2/linear``.
+    The table then holds one old sample per block. The proof bounds the difference of two different
+    samples by O(eta^2), which does not hold. So ||z - grad F|| does not fall with T. See
+    ``new:2/linear``.
     """
     fresh = theorem_4_linear(m=m, B1=B1, T=T)
     first = fresh.first_samples
@@ -182,8 +188,8 @@ def theorem_5(
     """Theorem 5: MSVRM-v3 on finite sums of n; ||grad F|| ~ (m sqrt(n)/(B1 T))^(1/2).
 
     alpha = c_alpha B1/(m n), beta = c_beta/n, eta = c_eta B1/(m sqrt(n)), I = ceil(m n/B1),
-    gamma = Gamma(beta). Departure: the first snapshot is at t = 1 and gives an exact u_0 and z_1
-    (the proof drops the initial errors).
+    gamma = Gamma(beta). Departure: the first snapshot is at t = 1 and gives an exact u_0 and z_1.
+    The proof drops the initial errors.
     """
     _check(m=m, B1=B1, T=T, n=n)
     stage = Stage.constant(
@@ -202,8 +208,8 @@ def theorem_6(*, m: int, B1: int, T: int, n: int) -> Recipe:
     """Theorem 6: MSVRM-v3 with normalized steps; ||grad F|| ~ (m sqrt(n)/(B1 T))^(1/2).
 
     alpha = B1/(m n), beta = 1/n, I = ceil(m n/B1), gamma = Gamma(beta). Departure: eta =
-    sqrt(B1/T) m^(-1/2) n^(-1/4) as in the proof (the statement prints m^(-1/4), which measured
-    1.5 to 2 times worse); exact start.
+    sqrt(B1/T) m^(-1/2) n^(-1/4) as in the proof. The statement prints m^(-1/4), which measured
+    1.5 to 2 times worse. The start is exact.
     """
     _check(m=m, B1=B1, T=T, n=n)
     stage = Stage.constant(
@@ -221,8 +227,8 @@ def theorem_6(*, m: int, B1: int, T: int, n: int) -> Recipe:
 def theorem_6_linear(*, m: int, B1: int, T: int, n: int) -> Recipe:
     """Theorem 6, affine slopes: ||grad F|| ~ (sqrt(m n)/(B1 T))^(1/2).
 
-    alpha = B1/(m n), eta = sqrt(B1/T) (m n)^(-1/4), I = ceil(m n/B1). Departure: the fresh pair;
-    exact start.
+    alpha = B1/(m n), eta = sqrt(B1/T) (m n)^(-1/4), I = ceil(m n/B1). Departure: the fresh pair is
+    used, and the start is exact.
     """
     _check(m=m, B1=B1, T=T, n=n)
     eta = math.sqrt(B1 / T) * (m * n) ** (-1 / 4)
@@ -234,8 +240,9 @@ def theorem_6_linear(*, m: int, B1: int, T: int, n: int) -> Recipe:
 def theorem_6_literal(*, m: int, B1: int, T: int, n: int) -> Recipe:
     """Theorem 6, affine slopes, as printed: u is the last sample. An experiment, not a method.
 
-    See ``new:3/linear``.
+    ``new:3/linear`` is the recipe to use.
     """
+    # SOX's row with beta = 1 makes u the last sample of each block.
     method = replace(methods.MSVRM_V3, name="msvrm-v3-literal", inner=methods.SOX.inner)
     fresh = theorem_6_linear(m=m, B1=B1, T=T, n=n)
     return replace(fresh, label="new:3/literal", method=method)
@@ -256,8 +263,8 @@ def theorem_7(
     """Theorem 7: stage-wise MSVRM-v1; complexity m/(mu^2 epsilon) for PL, m/epsilon^3 for convex.
 
     beta_s = c_beta mu eps_s, alpha_s = c_alpha B1 mu eps_s, eta_s = c_eta (B1/m) mu eps_s,
-    T_s = c_T m/(B1 mu^2 eps_s). ``larger`` departs from the paper: eta_s =
-    c_eta min{B1 mu eps_s, (B1/m) sqrt(mu eps_s)} and
+    T_s = c_T m/(B1 mu^2 eps_s). With ``larger``, which departs from the paper,
+    eta_s = c_eta min{B1 mu eps_s, (B1/m) sqrt(mu eps_s)} and
     T_s = c_T max{1/(mu eta_s), m/(B1 beta_s), 1/alpha_s}.
     """
     beta = min(0.5, c_beta * mu * gap)
@@ -290,8 +297,8 @@ def theorem_9(
     """Theorem 9: stage-wise MSVRM-v3; linear convergence, m sqrt(n)/(mu B1) log(1/epsilon) steps.
 
     beta = 1/n, alpha = B1/(m n), eta = c_eta B1/(m sqrt(n)), I = ceil(m n/B1),
-    T_s = c_T max{m n/B1, m sqrt(n)/(mu B1)}; the printed complexity lacks m n log(1/epsilon)
-    for the snapshots. Each stage starts with an exact pass.
+    T_s = c_T max{m n/B1, m sqrt(n)/(mu B1)}. Each stage starts with an exact pass. The printed
+    complexity lacks m n log(1/epsilon) for the snapshots.
     """
     eta = c_eta * B1 / (m * math.sqrt(n))
     alpha = B1 / (m * n)
@@ -329,8 +336,8 @@ def theorem_12(
 ) -> Stage:
     """Theorem 12: stage-wise fresh pair v3, affine slopes; linear, sqrt(m n)/mu log(1/epsilon).
 
-    alpha = B1/(m n), eta = c_eta min{B1/sqrt(m n), 1}, T_s = c_T (sqrt(m n)/B1 + 1)/mu, each
-    stage starts with a snapshot; the printed complexity lacks m n log(1/epsilon) for these.
+    alpha = B1/(m n), eta = c_eta min{B1/sqrt(m n), 1}, T_s = c_T (sqrt(m n)/B1 + 1)/mu. Each stage
+    starts with a snapshot. The printed complexity lacks m n log(1/epsilon) for the snapshots.
     """
     root = math.sqrt(m * n)
     eta = c_eta * min(B1 / root, 1.0)
@@ -354,9 +361,9 @@ def theorem_13(
 ) -> Recipe:
     """Theorem 13: MSVRM-v2 with an Adam- or AMSGrad-style step; ||grad F|| ~ (m/(B1 T))^(1/3).
 
-    Coefficients as Theorem 3; the step is Pi[z] / (sqrt(h) + delta) without bias correction.
-    Departures: the projection's radius is C_F = C_f C_g (the statement prints L_f), it clips only
-    the direction, and None leaves it out.
+    The coefficients are those of Theorem 3. The step is Pi[z] / (sqrt(h) + delta), without bias
+    correction. Departures: the radius of the projection is C_F = C_f C_g, while the statement
+    prints L_f. The projection clips only the direction, and radius=None leaves it out.
     """
     kind = AMSGrad if amsgrad else Adam
     update = kind(beta2=beta2, eps=delta, radius=radius, bias_correction=False)
@@ -372,13 +379,13 @@ def _stagewise(
     initial_samples: int | None = None,
     periodic: bool = False,
 ) -> Callable[..., Recipe]:
-    """The recipe of a stage-wise theorem, from the formula of one stage.
+    """Return the function that makes the recipe of a stage-wise theorem.
 
     Args:
         label: the paper's label.
-        method: see ``fcco.methods``.
-        stage: the target gap of a stage, sizes and constants to the stage.
-        initial_samples: see ``Recipe``.
+        method: the method, see ``fcco.methods``.
+        stage: a function from the target gap of a stage, sizes and constants to the stage.
+        initial_samples: the number of samples for each row of u_1, see ``Recipe``.
         periodic: whether there are snapshots within a stage too, every ceil(m n/B1) steps.
     """
     own = [p for p in inspect.signature(stage).parameters.values() if p.name != "gap"]
@@ -398,6 +405,7 @@ def _stagewise(
         names = ("m", "B1", "n", "mu", "epsilon", "epsilon_0")
         _check(**{name: given[name] for name in names if name in given})
         sizes = {p.name: given[p.name] for p in own}
+        # eps_s = eps_0 / 2^s, until the target is reached.
         gaps, gap = [], given["epsilon_0"]
         while gap > given["epsilon"]:
             gap /= 2
@@ -435,12 +443,13 @@ def _check(**sizes: float) -> None:
 
 
 def _ceil_root(number: float) -> int:
-    """The ceiling of the cube root, exact for cubes despite rounding.
+    """Return the ceiling of the cube root, which is exact for cubes despite rounding.
 
     Examples:
         >>> _ceil_root(1000), _ceil_root(1001)
         (10, 11)
     """
+    # cbrt(1000) may be 10.000000000000002, and its ceiling 11.
     return math.ceil(math.cbrt(number) - 1e-9)
 
 
@@ -466,5 +475,5 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
 }
 """Recipes by the paper's labels; each is a function of m, B1, T, n, mu, epsilon and constants.
 
-"/linear" is the branch of a theorem for affine slopes, with the fresh pair. "/literal" is that
-branch as the paper prints it, an experiment."""
+"/linear" is the branch of a theorem for affine slopes, with the fresh pair. "/literal" is the same
+branch as the paper prints it, which is an experiment and not meant for use."""
