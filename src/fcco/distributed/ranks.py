@@ -83,7 +83,7 @@ class Ranks:
         except Exception as raised:
             error = raised
         if self.any(error is not None, device):
-            raise error or RuntimeError("another rank found a fault, and says which")
+            raise error or RuntimeError("another rank found a fault: see its error message")
         return result
 
     def gather(self, part: Tensor) -> list[Tensor]:

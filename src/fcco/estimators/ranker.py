@@ -192,7 +192,7 @@ class Ranker(ScoringEstimator):
             _check_even(weight, owner)
         grades = np.asarray(grades, dtype=np.float64)
         if (grades[kept] < 0).any() or not (grades[kept] > 0).any():
-            raise ValueError("y must hold grades of at least 0, and one above it")
+            raise ValueError("y must hold grades of at least 0, and at least one above 0")
         # The gain 2^y - 1 must fit into float64.
         if grades[kept].max() >= 1024:
             raise ValueError(f"grades: 2^y overflows at y = {grades[kept].max():g}")

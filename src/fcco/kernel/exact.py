@@ -136,7 +136,7 @@ class ExactPass:
         missing = (samples == 0).nonzero().flatten()
         if len(missing):
             raise ValueError(
-                f"the exact pass met no sample of {len(missing)} blocks, the first of them "
+                f"the exact pass found no sample of {len(missing)} blocks, the first of them "
                 f"{missing[:10].tolist()}: it must cover every block"
             )
         exact = self.sums.means()

@@ -154,8 +154,8 @@ class Oracle(AbstractContextManager["Oracle"]):
             self.gradient_passes += weight is not None
         end = k + 1 == self.num_closures
         # Ranks average gradients as rarely as possible. Gradients of low precision are widened
-        # after every closure, those kept apart are read after the last closure of a point, and
-        # those that add up in ``.grad`` are needed once per step.
+        # after every closure. Those kept apart are read after the last closure of a point. Those
+        # that add up in ``.grad`` are needed once per step.
         reduce = gradients.narrow or (end and (gradients.apart or last))
         with reduction.around(last=reduce) if reduction.active else nullcontext():
             # Gradients that are kept apart get their weights later, in ``combine``.

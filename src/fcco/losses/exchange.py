@@ -60,12 +60,13 @@ def exchange(
     head = torch.tensor([error is not None, *sent.shape, check], device=place)
     faults, counts, widths, makes = torch.stack(ranks.gather(head)).T.tolist()
     if any(faults):
-        raise error or RuntimeError("another rank found a fault, and says which")
+        raise error or RuntimeError("another rank found a fault: see its error message")
     if len(set(makes)) > 1:
         raise ValueError(
-            f"ranks bring batches of different make, this one {make}, with {widths} bytes per "
-            "sample: do they differ in dtype, in the size of an embedding, in whether there is a "
-            "weight, or were their losses built from other labels or settings?"
+            f"the batches of the ranks do not fit together: this rank has {make}, and all ranks "
+            f"have {widths} bytes per sample. Do they differ in dtype, in the size of an "
+            "embedding, in whether there is a weight, or were their losses built from other labels "
+            "or settings?"
         )
     # The second exchange: the batches themselves.
     padded = torch.zeros(max(counts), widths[0], dtype=torch.uint8, device=place)

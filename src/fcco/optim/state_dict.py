@@ -110,7 +110,7 @@ def pair_shared(
             raise ValueError(
                 f"the saved state {verb} the {' and the '.join(sorted(different))} of a "
                 "compositional optimizer: it was saved by another optimizer or an earlier version "
-                "of fcco, or stripped on the way"
+                "of fcco, or a part of it was removed"
             )
     pairs = _pair(progress, progress, saved["progress"], "progress.")
     if table is not None:
@@ -153,8 +153,8 @@ def pair_states(
         mine, theirs = live.get(p, {}), saved["state"].get(key) or {}
         if not theirs and p.requires_grad:
             raise ValueError(
-                f"the saved state has nothing of parameter {number}, which is trainable: another "
-                'model, or stripped? (The entry {"z": {}} lets it start anew.)'
+                f"the saved state has nothing of parameter {number}, which is trainable: is it of "
+                'another model, or was it removed? (The entry {"z": {}} lets it start anew.)'
             )
         # Empty dictionaries are the placeholders of ``empty_state``.
         there = {
@@ -191,7 +191,9 @@ def _pair(
                 "the optimizer as the saved one was"
             )
         if name not in saved:
-            raise ValueError(f"the saved state lacks {where}{name}: another method, or stripped?")
+            raise ValueError(
+                f"the saved state lacks {where}{name}: is it of another method, or was it removed?"
+            )
         if name not in mine:
             raise ValueError(f"the saved state has {where}{name}, which this method does not use")
         value = saved[name]
