@@ -1,6 +1,8 @@
-"""Lightning with automatic optimization: a run that stops is resumed bit for bit.
+"""Lightning with automatic optimization: validation, early stopping, resuming, inference.
 
-The criterion is an attribute of the module, so its table is in Lightning's checkpoints.
+The criterion is an attribute of the module, so its table is in Lightning's checkpoints, and a run
+that stops is resumed bit for bit. Validation scores are collected and compared at the end of the
+pass, with the validation labels.
 
 pip install fcco[sklearn] pytorch-lightning
 python examples/loss_lightning.py [--quick]
@@ -15,7 +17,6 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 from sklearn.datasets import load_digits
-from sklearn.metrics import roc_auc_score
 from torch.utils.data import DataLoader, TensorDataset
 
 import fcco
@@ -25,15 +26,20 @@ logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 
 x, digit = (torch.tensor(part) for part in load_digits(return_X_y=True))
 x, labels = x.float() / 16, torch.nn.functional.one_hot(digit)  # ten tasks
+train, valid, test = slice(0, 1000), slice(1000, 1300), slice(1300, None)
 
 
 class Classifier(pl.LightningModule):
-    def __init__(self):
+    def __init__(self, train_labels=None, valid_labels=None):
+        """Without labels the module is for inference only."""
         super().__init__()
         self.model = torch.nn.Sequential(
             torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
         )
-        self.criterion = fcco.losses.AUCLoss(labels[:1200])
+        self.criterion = None
+        if train_labels is not None:
+            self.criterion = fcco.losses.AUCLoss(train_labels)
+            self.validation = self.criterion.objective.on(valid_labels)
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.model.parameters(), lr=3e-3)
@@ -44,13 +50,24 @@ class Classifier(pl.LightningModule):
         self.log("F", loss)
         return loss
 
+    def on_validation_epoch_start(self):
+        self.valid_scores = []
+
+    def validation_step(self, batch, step):  # not the criterion: it has the training labels
+        self.valid_scores.append(self.model(batch[0]))
+
+    def on_validation_epoch_end(self):
+        scores = torch.cat(self.valid_scores)
+        if len(scores) == self.validation.num_samples:  # not in the sanity check
+            self.log("valid_loss", self.validation.exact(scores))
+            self.log("valid_auc", self.validation.metric(scores))
+
 
 def fit(epochs, directory, checkpoint=None):
     """Train to the end of an epoch, from the start or from a checkpoint."""
     torch.manual_seed(0)
-    classifier = Classifier()
-    # Each epoch has its own order, so that a resumed run sees what the whole one saw.
-    data = fcco.data.WithIndex(TensorDataset(x[:1200]))
+    classifier = Classifier(labels[train], labels[valid])
+    data = fcco.data.WithIndex(TensorDataset(x[train]))
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
@@ -59,9 +76,12 @@ def fit(epochs, directory, checkpoint=None):
         enable_progress_bar=False,
         enable_model_summary=False,
         gradient_clip_val=1.0,
+        callbacks=pl.callbacks.EarlyStopping("valid_auc", mode="max", patience=5),
     )
+    # Each epoch has its own order, so that a resumed run sees what the whole one saw.
     loader = DataLoader(data, batch_size=16, sampler=Shuffled(data, trainer))
-    trainer.fit(classifier, loader, ckpt_path=checkpoint)
+    valid_loader = DataLoader(TensorDataset(x[valid]), batch_size=100)
+    trainer.fit(classifier, loader, valid_loader, ckpt_path=checkpoint)
     trainer.save_checkpoint(directory / f"{epochs}.ckpt")
     return classifier
 
@@ -81,8 +101,9 @@ class Shuffled(torch.utils.data.Sampler):
 
 
 def test_auc(classifier):
+    held_out = fcco.objectives.AUC(labels[test])
     with torch.no_grad():
-        return roc_auc_score(labels[1200:], classifier.model(x[1200:]))
+        return held_out.metric(classifier.model(x[test]))
 
 
 epochs = 2 if "--quick" in sys.argv else 10
@@ -92,6 +113,8 @@ with tempfile.TemporaryDirectory() as place:
     whole = fit(epochs, directory)
     fit(epochs // 2, directory)
     resumed = fit(epochs, directory, directory / f"{epochs // 2}.ckpt")
-for name, tensor in whole.state_dict().items():
-    assert tensor.equal(resumed.state_dict()[name]), name
-print(f"epoch {epochs}: test 1 - AUC {1 - test_auc(resumed):.4f}")
+    for name, tensor in whole.state_dict().items():
+        assert tensor.equal(resumed.state_dict()[name]), name
+    # For inference no labels are needed: what is left over in the checkpoint is the table.
+    loaded = Classifier.load_from_checkpoint(directory / f"{epochs}.ckpt", strict=False)
+print(f"epoch {epochs}: test 1 - AUC {1 - test_auc(loaded):.4f}")

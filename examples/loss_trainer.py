@@ -1,6 +1,7 @@
 """Hugging Face's Trainer: `compute_loss` with the index of the samples as a column.
 
-A tiny random BERT learns to rank texts that contain a certain token first.
+A tiny random BERT learns to rank texts that contain a certain token first. The metric of the
+validation set chooses the best checkpoint and stops the run early.
 
 pip install fcco transformers accelerate
 python examples/loss_trainer.py [--quick]
@@ -20,7 +21,13 @@ transformers.utils.logging.disable_progress_bar()
 torch.manual_seed(0)
 tokens = torch.randint(5, 60, (600, 12))
 label = ((tokens == 7) | (tokens == 8)).any(1).long()  # a third of them
-data = fcco.data.WithIndex([{"input_ids": row} for row in tokens])  # adds the key "index"
+train, valid = slice(0, 450), slice(450, None)
+# WithIndex adds the key "index" to a sample; of a data set of Hugging Face's datasets it would be
+# dataset.map(lambda _, i: {"index": i}, with_indices=True). Collators keep the key.
+data = fcco.data.WithIndex([{"input_ids": row} for row in tokens[train]])
+valid_data = [
+    {"input_ids": row, "labels": y} for row, y in zip(tokens[valid], label[valid], strict=True)
+]
 
 
 class RankingTrainer(Trainer):
@@ -31,9 +38,11 @@ class RankingTrainer(Trainer):
         self.criterion = criterion
 
     def compute_loss(self, model, inputs, return_outputs=False, **_):
-        index = inputs.pop("index")
-        outputs = model(**inputs)
-        loss = self.criterion(outputs.logits, index)
+        outputs = model(inputs["input_ids"])
+        if model.training:
+            loss = self.criterion(outputs.logits, inputs["index"])
+        else:  # a batch has no such loss: evaluate() computes that of the validation set
+            loss = torch.tensor(torch.nan)
         return (loss, outputs) if return_outputs else loss
 
 
@@ -50,13 +59,14 @@ model = BertForSequenceClassification(
         attention_probs_dropout_prob=0.0,
     )
 )
-criterion = fcco.losses.APLoss(label)
+criterion = fcco.losses.APLoss(label[train])
+validation = criterion.objective.on(label[valid])
 
 
-def objective():
-    model.eval()
-    with torch.no_grad():
-        return 1 + criterion.exact(model(tokens).logits[:, 0]).item()
+def evaluate(prediction):
+    """What the Trainer calls with the outputs for the whole validation set, in their order."""
+    scores = torch.as_tensor(prediction.predictions)
+    return {"objective": validation.exact(scores).item(), "ap": validation.metric(scores)}
 
 
 with tempfile.TemporaryDirectory() as directory:
@@ -68,14 +78,27 @@ with tempfile.TemporaryDirectory() as directory:
         max_grad_norm=1.0,
         lr_scheduler_type="cosine",
         remove_unused_columns=False,  # or the index would be dropped
-        save_strategy="no",
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        metric_for_best_model="ap",
+        greater_is_better=True,
+        load_best_model_at_end=True,
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
         logging_strategy="no",
     )
-    print(f"step 0: 1 - average precision {objective():.4f}")
-    trainer = RankingTrainer(model, arguments, train_dataset=data, criterion=criterion)
+    trainer = RankingTrainer(
+        model,
+        arguments,
+        train_dataset=data,
+        eval_dataset=valid_data,
+        compute_metrics=evaluate,
+        callbacks=[transformers.EarlyStoppingCallback(early_stopping_patience=5)],
+        criterion=criterion,
+    )
     trainer.remove_callback(transformers.PrinterCallback)
+    print(f"step 0: 1 - average precision {1 - trainer.evaluate()['eval_ap']:.4f}")
     trainer.train()
-    print(f"step {trainer.state.global_step}: 1 - average precision {objective():.4f}")
+    found = trainer.evaluate()["eval_ap"]
+    print(f"step {trainer.state.global_step}: 1 - average precision {1 - found:.4f}")

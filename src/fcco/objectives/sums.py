@@ -12,12 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["CACHED", "PRODUCTS", "Tails", "by_pairs", "interpolated", "tails"]
+__all__ = ["CACHED", "Tails", "by_pairs", "interpolated", "tails"]
 
 CACHED = 1 << 16
 """Number of pairs that are formed at a time, so that they stay in the cache."""
-PRODUCTS = 1 << 19
-"""The same number for products of matrices, which are faster when they are large."""
 NODES = 24
 """Number of Chebyshev nodes on an interval of width 2."""
 REACH = 40.0
