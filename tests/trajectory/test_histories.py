@@ -326,11 +326,11 @@ FEW = ["sox", "sox-auto", "msvrm-v1-age", "msvrm-v2-storm", "msvrm-v3-storm", "b
 @pytest.mark.parametrize("name", FEW)
 @pytest.mark.filterwarnings("ignore:gamma=:UserWarning")
 def test_any_history(name):
-    run(name, 3)
+    run(name, 8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOGUE)
 @pytest.mark.filterwarnings("ignore:gamma=:UserWarning")
 def test_many_histories(name):
-    run(name, 300)
+    run(name, 100 if CATALOGUE[name].extra else 300)
