@@ -228,7 +228,8 @@ class Histories(RuleBasedStateMachine):
         rates = [torch.full_like(p, group["lr"]).flatten()
                  for group in self.opt.param_groups for p in group["params"]]  # fmt: skip
         self.late.requires_grad_()
-        self.opt.add_param_group({"params": [self.late], "lr": lr})
+        alpha = self.opt.param_groups[0]["alpha"]  # which is common to all groups
+        self.opt.add_param_group({"params": [self.late], "lr": lr, "alpha": alpha})
         self.untrained = 0
         self.snapshot_age = None  # it has no anchor
         rates = torch.cat([*rates, torch.full_like(self.late, lr)]).detach()

@@ -87,6 +87,10 @@ class Outcomes:
         """In the order of the records."""
         return list(dict.fromkeys(solver for _, solver in self._runs))
 
+    def has_run(self, cell: Cell, solver: str) -> bool:
+        """Whether there are runs of the solver in this cell."""
+        return (cell, solver) in self._runs
+
     def cost(self, cell: Cell, solver: str, target: float, *, tuned: bool = True) -> Cost:
         """The cost with the best setting for this target, or with the default alone.
 

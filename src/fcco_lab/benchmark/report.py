@@ -19,6 +19,7 @@ _CLAIMS = (
     ("msvrm-v3", "msvrm-v2", "v3 beats v2"),
     ("svrg", "msvrm-v3", "two points are enough"),
     ("msvrm-v2-normalized", "msvrm-v2", "adaptive steps beat plain ones"),
+    ("msvrm-v2", "variant-v2", "the correction matters"),
     ("table-adam", "in-batch-adam", "a loss that remembers beats the loss of the batch"),
 )
 """First, second, and what is claimed of the first."""
@@ -37,11 +38,11 @@ def write_report(directory: Path) -> None:
         _summary(outcomes),
         *(f"{name} ended with {error}." for name, error in outcomes.errors.items()),
         "## The solver with the least work, and its passes",
-        _winners(outcomes),
+        *_quotable("winners", _winners(outcomes)),
         "## fcco against what users have today",
-        _against_today(outcomes),
+        *_quotable("today", _against_today(outcomes)),
         "## Claims",
-        _claims(outcomes),
+        *_quotable("claims", _claims(outcomes)),
         *_costs(outcomes, "1 %"),
         *_costs(outcomes, "0.1 %"),
         *_costs(outcomes, "1 %", seconds=True),
@@ -55,6 +56,11 @@ def write_report(directory: Path) -> None:
     for problem in problems:
         draw_problem(outcomes, problem, directory / f"{file_name(problem)}.png")
     write(directory / "report.md", "\n\n".join(parts) + "\n")
+
+
+def _quotable(name: str, part: str) -> list[str]:
+    """Mark a part by which pages of the documentation include it (pymdownx.snippets)."""
+    return [f"<!-- --8<-- [start:{name}] -->", part, f"<!-- --8<-- [end:{name}] -->"]
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -82,7 +88,7 @@ def _summary(outcomes: Outcomes) -> str:
         "with an asterisk F* is not certified, and is the best value that any run found. Every "
         "solver has the same number of settings of a Sobol sequence and its default; costs are "
         "those of the best setting for the target, unless it says default. A dash: not reached "
-        "within the budget."
+        "within the budget; an empty place: not run."
     )
 
 
@@ -143,10 +149,11 @@ def _claims(outcomes: Outcomes) -> str:
             continue
         row = [f"{claim} ({first} / {second})"]
         for target in TARGETS.values():
-            pairs = []
-            for cell in outcomes.cells:
-                costs = [outcomes.cost(cell, name, target).passes for name in (first, second)]
-                pairs.append(costs)
+            pairs = [
+                [outcomes.cost(cell, name, target).passes for name in (first, second)]
+                for cell in outcomes.cells
+                if outcomes.has_run(cell, first) and outcomes.has_run(cell, second)
+            ]
             won = sum(a < b for a, b in pairs)
             lost = sum(a > b for a, b in pairs)
             logs = [math.log(b / a) for a, b in pairs if max(a, b) < math.inf]
@@ -154,8 +161,9 @@ def _claims(outcomes: Outcomes) -> str:
             row.append(f"{won} : {lost}{ratio}" if won + lost or logs else _DASH)
         rows.append(row)
     note = (
-        "Cells in which the first reaches the target with less work : with more; then how many "
-        "times the work of the first the second needs, where both reach it (geometric mean)."
+        "Of the cells with runs of both, those in which the first reaches the target with less "
+        "work : with more; then how many times the work of the first the second needs, where both "
+        "reach it (geometric mean)."
     )
     return _table(["claim", *TARGETS], rows) + "\n\n" + note
 
@@ -174,7 +182,11 @@ def _costs(
         texts = [
             f"**{_number(cost)}**" if cost == least < math.inf else _number(cost) for cost in costs
         ]
-        rows.append([_name(outcomes, cell), *texts])
+        shown = [
+            text if outcomes.has_run(cell, solver) else ""
+            for text, solver in zip(texts, outcomes.solvers, strict=True)
+        ]
+        rows.append([_name(outcomes, cell), *shown])
     unit = "Seconds of CPU time" if seconds else "Passes"
     kind = "best of the settings" if tuned else "default, untuned"
     return [f"## {unit} to {target}, {kind}", _table(["problem, batch", *outcomes.solvers], rows)]
