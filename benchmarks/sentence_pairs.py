@@ -48,7 +48,7 @@ SETTINGS = {
         "timed": 60,
         "equal": "pairs",
         "lr": 1e-2,
-        "temperatures": (0.02, 0.05, 0.1, 0.2),
+        "temperatures": (0.02, 0.05, 0.1, 0.2, 0.4),
         "seeds": 3,
         "contenders": [
             f"{loss}:{batch}"
@@ -244,11 +244,20 @@ def main():
         return found
 
     # The temperature is chosen by the first seed; the others are run with it.
-    for contender in settings["contenders"]:
-        tried = {t: run(contender, t, 0) for t in settings["temperatures"]}
-        best = max(tried, key=tried.get)
-        found = torch.tensor([run(contender, best, s) for s in range(settings["seeds"])])
-        print(f"{contender:<24} T {best:<5} R@1 {found.mean():.3f} ± {found.std():.3f}", flush=True)
+    contenders = settings["contenders"]
+    for temperature in settings["temperatures"]:
+        for contender in contenders:
+            run(contender, temperature, 0)
+    best = {
+        name: max(settings["temperatures"], key=lambda t, name=name: run(name, t, 0))
+        for name in contenders
+    }
+    for seed in range(1, settings["seeds"]):
+        for contender in contenders:
+            run(contender, best[contender], seed)
+    for name in contenders:
+        found = torch.tensor([run(name, best[name], seed) for seed in range(settings["seeds"])])
+        print(f"{name:<24} T {best[name]:<5} R@1 {found.mean():.3f} ± {found.std():.3f}")
     print("untrained", run(settings["contenders"][0], None, 0))
 
 

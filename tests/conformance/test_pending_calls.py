@@ -30,20 +30,23 @@ def state(criterion):
 @every_criterion
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_several_recomputed_calls_before_one_backward(name, accumulate):
-    """The third call brings what the first one brought, when the table has changed since."""
+    """Of some samples each; the third brings what the first one brought, and the table changed."""
     build, call, x = EVERY[name]
     criterion = build()
+    everyone = torch.arange(len(x))
+    parts = [everyone[:9], everyone[6:], everyone[:9], everyone[::2]]
     if accumulate and isinstance(criterion, L.ScoreLoss):
         return  # a score loss adds up without a switch
-    call(criterion, 0.7 * x)
+    call(criterion, 0.7 * x, everyone)
     criterion.accumulate = accumulate
     results = []
     for recomputed in (False, True):
         twin = copy.deepcopy(criterion)
-        leaves = [(scale * x).requires_grad_() for scale in (0.5, 0.9, 0.5, 0.8)]
+        scales = zip((0.5, 0.9, 0.5, 0.8), parts, strict=True)
+        leaves = [(scale * x[index]).requires_grad_() for scale, index in scales]
         losses = []
-        for leaf in leaves:
-            run = lambda h, twin=twin: call(twin, h * 1.0)  # noqa: E731
+        for leaf, index in zip(leaves, parts, strict=True):
+            run = lambda h, c=twin, index=index: call(c, h * 1.0, index)  # noqa: E731
             losses.append(checkpoint(run, leaf, use_reentrant=False) if recomputed else run(leaf))
         sum(losses).backward(retain_graph=not recomputed)
         grads = [leaf.grad for leaf in leaves]
@@ -55,7 +58,8 @@ def test_several_recomputed_calls_before_one_backward(name, accumulate):
 
 @every_criterion
 def test_calls_that_only_look_leave_pending_ones_alone(name, recwarn):
-    build, call, x = EVERY[name]
+    build, _, x = EVERY[name]
+    call = EVERY[name].all_rows
     criterion, twin = build(), build()
     grads = []
     for some, looking in ((criterion, False), (twin, True)):
@@ -76,7 +80,8 @@ def test_calls_that_only_look_leave_pending_ones_alone(name, recwarn):
 @every_criterion
 def test_what_does_not_move_has_the_loss_of_a_fresh_criterion(name):
     """A guard, a gain or a correction does nothing where nothing is stale."""
-    build, call, x = EVERY[name]
+    build, _, x = EVERY[name]
+    call = EVERY[name].all_rows
     found = []
     criterion = build()
     for _ in range(4):

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from distributed.cluster import join
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from fcco import losses as L
@@ -224,6 +225,38 @@ def bare(rank):
         assert all(states[0][name].equal(states[1][name]) for name in states[0])
 
 
+def sharded(rank):
+    """FSDP2 around a module that holds a criterion, or beside it, with BatchNorm and without."""
+    torch.manual_seed(0)
+    x = torch.randn(20, 3)
+    for norm in (True, False):
+        results = []
+        for inside in (True, False):
+            torch.manual_seed(1)
+            criterion = L.PartialAUCLoss(LABELS, temperature=0.2)
+            module = Wrapped(criterion if inside else nn.Identity())
+            if not norm:
+                module.norm = nn.Identity()
+            if not inside:
+                module.forward = lambda x, m=module: m.net(m.norm(x))[:, 0].clone()
+            fully_shard(module.net)
+            fully_shard(module)
+            optimizer = torch.optim.SGD(module.parameters(), 0.1)
+            for t in range(4):
+                index = (torch.arange(4) + 4 * rank + 3 * t) % 20
+                loss = module(x[index], index) if inside else criterion(module(x[index]), index)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            weights = [p.full_tensor() for p in module.net.parameters()]
+            results.append((loss, criterion.scores, criterion.sums.sums, *weights))
+            states = [None] * 2
+            dist.all_gather_object(states, criterion.state_dict())
+            assert all(states[0][name].equal(states[1][name]) for name in states[0])
+        for mine, other in zip(*results, strict=True):
+            assert mine.equal(other)
+
+
 class Bare(nn.Module):
     def __init__(self, criterion):
         super().__init__()
@@ -239,7 +272,7 @@ class Bare(nn.Module):
 
 def main(directory):
     rank, _ = join(directory)
-    for part in (faults, refreshed, silence, sizes, wrappers, bare):
+    for part in (faults, refreshed, silence, sizes, wrappers, bare, sharded):
         part(rank)
         dist.barrier()
     dist.destroy_process_group()

@@ -1,5 +1,8 @@
 """A loss on several ranks is the loss of one process that sees their batches together."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +46,20 @@ def test_ranks_equal_one_process(world, parallel, tmp_path):
 
 def test_faults_wrappers_and_words(tmp_path):
     finish(start(HERE / "joint_faults.py", 2, tmp_path), timeout=120)
+
+
+@pytest.mark.slow
+def test_lightning_with_two_processes(tmp_path):
+    """As a user starts it: one script, of which Lightning starts the second process."""
+    pytest.importorskip("pytorch_lightning")
+    done = subprocess.run(
+        [sys.executable, str(HERE / "lightning_inside.py"), str(tmp_path)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "both trained" in done.stdout

@@ -330,7 +330,7 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
         (lambda: Ranker().fit(X, Y, group=[10, 9]), "group adds up to 19, but X has 20 items"),
         (lambda: Ranker().fit(X, Y, group=[20, 0]), "group must be whole numbers of at least 1"),
         (lambda: Ranker().fit(X, -Y, group=[20]), "grades of at least 0"),
-        (lambda: Ranker().fit(X, 0 * Y, group=[20]), "one above it"),
+        (lambda: Ranker().fit(X, 0 * Y, group=[20]), "one above 0"),
         (lambda: Ranker(objective="map").fit(X, Y, group=[20]), "objective must"),
         (lambda: Ranker(top_k=0).fit(X, Y, group=[20]), "top_k must"),
         (lambda: Ranker(top_k="3").fit(X, Y, group=[20]), "top_k must"),
