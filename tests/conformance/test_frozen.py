@@ -21,11 +21,14 @@ from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
 )
+from torch.torch_version import TorchVersion
 
 import fcco
 
 FAST = [("adam", (2, 1))]
 """Step rules, with the number of the layer and of the groups."""
+
+OLD = TorchVersion(torch.__version__) < (2, 10)
 
 QUICK = ["sox", "msvrm-v2-theory", "msvrm-v3-storm"]
 METHODS = ["sox", "msvrm-v1-age", "msvrm-v2-theory", "msvrm-v3-storm", "fresh-pair-v2"]
@@ -97,6 +100,8 @@ WHEN = {
 )
 def test_resuming(name, rule, number, groups, when, way):
     (built, soon, saved), (built_anew, loaded) = WHEN[when]
+    if way == "flattened" and not (built or soon or saved) and OLD:
+        pytest.skip("before torch 2.10 torch cannot flatten the empty state of a frozen layer")
     job, layer = build(name, rule, number=number, trainable=built, groups=groups)
     job.run(2)
     layer.requires_grad_(soon)
