@@ -74,7 +74,7 @@ def pairs():
     """(name of a function, first line of its docstring), each name and each line once."""
     found = {}
     for module in map(importlib.import_module, MODULES.split()):
-        for name, thing in inspect.getmembers(module, callable):
+        for name, thing in inspect.getmembers(module, inspect.isroutine):
             line = (inspect.getdoc(thing) or "").partition("\n")[0]
             if not name.startswith("_") and len(line.split()) > 3:
                 found.setdefault(line, f"{module.__name__} {name}".replace("_", " "))
