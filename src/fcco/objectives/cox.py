@@ -159,7 +159,9 @@ class Cox(AnchoredObjective, ScaledObjective):
         # The logarithm of a weighted term is h + log w, so weights widen the range as well.
         least = present.min() if w is None else (present + w[w > 0].log()).min()
         if top - least < _SPREAD:
-            terms = (x - top).exp() if w is None else w * (x - top).clamp(max=0).exp()
+            # An absent sample may lie above the top, where its exponential could overflow.
+            shifted = x - top if w is None else (x - top).masked_fill(w == 0, 0)
+            terms = shifted.exp() if w is None else w * shifted.exp()
             sums = pad(terms.cumsum(0), (1, 0))
             return torch.lerp(sums[risk_end], sums[tie_start], fraction).log() + top
         # The scores lie so far apart that exponentials would underflow. The same formula in

@@ -74,7 +74,8 @@ class GroupDRO(GroupObjective):
         # At high temperatures x is small, and exp(x) - 1 would lose all digits in float32.
         # The tangent at the cap is exp(limit) (1 + x - limit) - 1. It is written as exp(below) - 1
         # plus the slope exp(below) times what exceeds the cap.
-        below = x.clamp(max=limit)
+        # At the cap the slope of clamp depends on the version of torch, so a mask takes its place.
+        below = x.masked_fill(x > limit, limit)
         return self.temperature * (below.expm1() + below.exp() * (x - limit).relu())
 
     def risk(self, value: float) -> float:

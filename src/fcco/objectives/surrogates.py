@@ -199,5 +199,6 @@ def exp_then_linear(x: Tensor, cap: float) -> Tensor:
         >>> bool(exp_then_linear(torch.tensor(1e4), cap=20.0).isfinite())
         True
     """
-    # At x = cap, clamp has the slope 1 and relu the slope 0, so exactly one of them counts.
-    return x.clamp(max=cap).exp() * (1 + (x - cap).relu())
+    # At x = cap exactly one slope must count. That of relu is 0 there. That of clamp is 1 in torch
+    # 2.13 and 0 in torch 2.15, so a mask takes its place.
+    return x.masked_fill(x > cap, cap).exp() * (1 + (x - cap).relu())
