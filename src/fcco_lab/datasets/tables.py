@@ -125,7 +125,7 @@ class Table:
                 raise self.wrong(name, row, "it is empty")
             raise self.wrong(name, row, f"{str(column.iloc[row])!r} is not a finite float32 number")
         if exact and column.dtype.kind in "iu" and values.max() >= 2**53:
-            if values.max() >= 2**63:
+            if int(column.max()) >= 2**63:  # a float would round 2^63 - 1
                 raise self.wrong(name, int(values.argmax()), "it is 2^63 or more")
             values = column.to_numpy(np.int64)
         return values
