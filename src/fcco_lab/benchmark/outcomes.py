@@ -19,6 +19,9 @@ __all__ = ["NEVER", "TARGETS", "Cell", "Cost", "Outcomes", "read_outcomes"]
 TARGETS = {"10 %": 1e-1, "1 %": 1e-2, "0.1 %": 1e-3, "1e-4": 1e-4, "1e-6": 1e-6}
 """Gaps to reach, as a share of F(w_0) - F*."""
 
+_FINEST_WITHOUT_OPTIMUM = 1e-2
+"""Where F* is the best value of any run, a finer target would only say which run that was."""
+
 
 class Cell(NamedTuple):
     """A problem with a batch size, on which all solvers have the same budget."""
@@ -91,11 +94,18 @@ class Outcomes:
         """Whether there are runs of the solver in this cell."""
         return (cell, solver) in self._runs
 
+    def has_target(self, cell: Cell, target: float) -> bool:
+        """Whether the optimum of this cell is known well enough for the target."""
+        known: bool = self.problems[cell.problem]["known"]
+        return known or target >= _FINEST_WITHOUT_OPTIMUM
+
     def cost(self, cell: Cell, solver: str, target: float, *, tuned: bool = True) -> Cost:
         """The cost with the best setting for this target, or with the default alone.
 
         With several seeds a setting counts with its median.
         """
+        if not self.has_target(cell, target):
+            return NEVER
         by_setting: dict[int, list[Cost]] = defaultdict(list)
         for run in self._runs.get((cell, solver), ()):
             if tuned or run.setting == 0:
@@ -120,12 +130,14 @@ class Outcomes:
 def read_outcomes(directory: Path) -> Outcomes:
     """The records of a directory: ``problems.jsonl`` and ``runs.jsonl``.
 
-    If the optimum of a problem is not known, gaps are taken from the best value in the records. A
-    broken record is left out, with a warning that names it.
+    If the optimum of a problem is not known, gaps refer to the best value that any of its runs
+    reached within the budget, as AlgoPerf sets targets: an optimizer that is given much more work
+    finds values of a network that nobody reaches. A broken record is left out, with a warning that
+    names it.
     """
     problems = Results(directory / "problems.jsonl").records
     file = directory / "runs.jsonl"
-    least: dict[str, float] = defaultdict(float)
+    least: dict[str, float] = defaultdict(lambda: math.inf)
     read, errors = [], {}
     for name, record in Results(file).records.items():
         try:
@@ -135,13 +147,13 @@ def read_outcomes(directory: Path) -> Outcomes:
             warnings.warn(f"left out {name!r} of {file}: {flaw!r}", stacklevel=user_stacklevel())
             continue
         problem = run.cell.problem
-        least[problem] = 0.0 if known else min(least[problem], *run.gaps, 0.0)
+        least[problem] = 0.0 if known else min(least[problem], *run.gaps, 1.0)
         read.append(run)
         if "error" in record:
             errors[name] = str(record["error"])
     runs = []
     for run in read:
-        base = least[run.cell.problem]
+        base = min(least[run.cell.problem], 0.9999)  # if no run improved, no gap is small
         runs.append(replace(run, gaps=[(gap - base) / (1 - base) for gap in run.gaps]))
     return Outcomes(problems, runs, errors)
 

@@ -85,10 +85,11 @@ def _summary(outcomes: Outcomes) -> str:
         f"{len(outcomes.cells)} cells (a problem and a batch size), {len(outcomes.solvers)} "
         "solvers. Work is inputs forward + twice the inputs backward at the model, exact passes "
         "included; one pass is the work of one full gradient. A gap is a share of F(w₀) − F*; "
-        "with an asterisk F* is not certified, and is the best value that any run found. Every "
-        "solver has the same number of settings of a Sobol sequence and its default; costs are "
-        "those of the best setting for the target, unless it says default. A dash: not reached "
-        "within the budget; an empty place: not run."
+        "with an asterisk F* is not certified: it is the best value that any run reached within "
+        "the budget, and has no targets below 1 %. Every solver has the same number of settings of "
+        "a Sobol sequence and its default; costs are those of the best setting for the target, "
+        "unless it says default. A dash: not reached within the budget; an empty place: not run, "
+        "or no such target."
     )
 
 
@@ -98,7 +99,8 @@ def _winners(outcomes: Outcomes) -> str:
         row = [_name(outcomes, cell)]
         for target in TARGETS.values():
             solver, cost = outcomes.best(cell, outcomes.solvers, target)
-            row.append(_DASH if cost.passes == math.inf else f"{solver} {_number(cost.passes)}")
+            never = _DASH if outcomes.has_target(cell, target) else ""
+            row.append(never if cost == NEVER else f"{solver} {_number(cost.passes)}")
         rows.append(row)
     return _table(["problem, batch", *TARGETS], rows)
 
