@@ -15,13 +15,14 @@ import scipy.stats
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 
-def summary(*, growth=0.0, slowdown=1.0):
+def summary(*, growth=0.0, slowdown=1.0, left_open=0):
     """And verdict on ten minutes that grow by so many MB a minute and slow down to this factor."""
     names, chance = runpy.run_path(str(SCRIPT)), numpy.random.default_rng(0)
     seconds = numpy.arange(1.0, 601.0)
     memory = 700 + growth * seconds / 60 + chance.normal(size=600)
     steps = 0.002 * (1 + (slowdown - 1) * (seconds > 300))
-    samples = numpy.stack([seconds, memory, steps, steps / 0.0015], axis=1).tolist()
+    handles = 9 + left_open * (seconds > 300)
+    samples = numpy.stack([seconds, memory, handles, steps, steps / 0.0015], axis=1).tolist()
     found = names["summarize"](samples)
     truth = scipy.stats.linregress(seconds / 3600, memory)
     assert found["megabytes_an_hour"] == pytest.approx(truth.slope)
@@ -38,6 +39,7 @@ def test_growth_and_slowdown_are_seen():
     assert found["step_last_to_first"] == pytest.approx(1.2)
     assert faults == ["steps have slowed down by more than 10 %"]
     assert summary(growth=0.8, slowdown=1.05)[1] == []
+    assert summary(left_open=1)[1] == ["files or threads are left open"]
 
 
 @pytest.mark.slow

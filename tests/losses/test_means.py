@@ -283,6 +283,13 @@ def test_bad_input_is_named(call, message):
         call()
 
 
+def test_a_network_that_failed_is_not_told_to_apply_a_sigmoid():
+    for criterion in (L.F1Loss(), L.DiceLoss()):
+        bad = torch.tensor([[0.5], [torch.nan]])
+        with pytest.raises(FloatingPointError, match="probabilities has entries that are NaN"):
+            criterion(bad, torch.ones(2, 1))
+
+
 def test_an_optimizer_takes_the_same_objective():
     import fcco
 

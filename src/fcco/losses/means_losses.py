@@ -332,6 +332,8 @@ def _within(name: str, given: Tensor) -> Tensor:
     """Return ``given`` after checking that its entries lie in [0, 1]."""
     if given.numel():
         least, most = given.detach().aminmax()
+        if least.isnan():  # aminmax propagates it
+            raise FloatingPointError(f"{name} has entries that are NaN")
         if not (least >= 0 and most <= 1):
             hint = ": apply sigmoid or softmax to logits" if name == "probabilities" else ""
             raise ValueError(
