@@ -43,7 +43,10 @@ class TableRankingLoss(torch.nn.Module):
     def __init__(self, model, num_pairs, temperature=0.05):
         super().__init__()
         self.model = model
-        self.criterion = fcco.losses.ContrastiveLoss(num_pairs, temperature=temperature)
+        # The own pair is among the partners, as in MultipleNegativesRankingLoss.
+        self.criterion = fcco.losses.ContrastiveLoss(
+            num_pairs, temperature=temperature, eps=1 / (num_pairs - 1)
+        )
 
     def forward(self, sentence_features, labels):
         embeddings = [self.model(part)["sentence_embedding"] for part in sentence_features]

@@ -192,6 +192,17 @@ def test_contrastive_of_one_batch_is_cross_entropy(two_way):
     torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)
 
 
+def test_exact_with_the_own_pair_is_the_info_nce_of_all_pairs():
+    network = model()
+    a, b = network(X), network(Y)
+    criterion = L.ContrastiveLoss(N, temperature=HEAT, eps=1 / (N - 1))
+    logits = normalize(a, dim=1) @ normalize(b, dim=1).T / HEAT
+    cost, own = nn.CrossEntropyLoss(), torch.arange(N)
+    expected = (cost(logits, own) + cost(logits.T, own)) / 2
+    found = criterion.exact(a, b) / HEAT + math.log(N - 1)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+
+
 def test_group_dro_of_one_batch_has_the_weights_of_a_softmax():
     losses = torch.rand(12, generator=generator(), dtype=torch.float64).requires_grad_()
     groups = torch.arange(12) % 4

@@ -39,8 +39,10 @@ class ContrastiveLoss(RowLoss):
             per anchor. With a learned temperature, f(u) is T (log(eps + u) + ``radius``). Pass
             ``criterion.parameters()`` to the optimizer too.
         radius: a larger radius gives lower learned temperatures.
-        eps: a number that is added to u. With eps = 1 / (B - 1), beta = 1 and ``two_way=False``,
-            the value is T (NT-Xent - log(B - 1)) of the batch.
+        eps: a number that is added to u. With eps = 1 / (N - 1) the own pair is among the
+            partners, and F is T (InfoNCE - log(N - 1)) of all N pairs: pairs that are told apart
+            already have no gradient, which suits the fine-tuning of a pretrained model. By default
+            the own pair is left out, and every pair keeps its gradient.
         beta: the weight of the fresh value in u, or "auto", see ``RowLoss``.
 
     Examples:

@@ -43,7 +43,8 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
             step costs O(m), as for any parameter of size m.
         radius: the radius of the KL ball of learned temperatures. A larger radius gives lower
             temperatures.
-        eps: a number that is added to u; values of u far below it count as 0.
+        eps: a number that is added to u; values of u far below it count as 0. With
+            eps = 1 / (N - 1) the own pair is among the partners, as in InfoNCE of all N pairs.
 
     Examples:
         >>> objective = GlobalContrastive(100, temperature=0.1)
