@@ -1,8 +1,8 @@
 """Lightning with automatic optimization: validation, early stopping, resuming, inference.
 
 The criterion is an attribute of the module, so its table is in Lightning's checkpoints, and a run
-that stops is resumed bit for bit. Validation scores are collected and compared at the end of the
-pass, with the validation labels.
+that stops is resumed bit for bit. Validation scores are collected from all processes and compared
+at the end of the pass, with the validation labels.
 
 pip install fcco[sklearn] pytorch-lightning
 python examples/loss_lightning.py [--quick]
@@ -51,16 +51,21 @@ class Classifier(pl.LightningModule):
         return loss
 
     def on_validation_epoch_start(self):
-        self.valid_scores = []
+        self.seen = []
 
     def validation_step(self, batch, step):  # not the criterion: it has the training labels
-        self.valid_scores.append(self.model(batch[0]))
+        inputs, index = batch
+        self.seen.append((self.model(inputs), index))
 
     def on_validation_epoch_end(self):
-        scores = torch.cat(self.valid_scores)
-        if len(scores) == self.validation.num_samples:  # not in the sanity check
-            self.log("valid_loss", self.validation.exact(scores))
-            self.log("valid_auc", self.validation.metric(scores))
+        if self.trainer.sanity_checking:  # only some batches
+            return
+        scores, index = (self.all_gather(torch.cat(part)) for part in zip(*self.seen, strict=True))
+        # With several processes some samples come twice, to fill the last batches.
+        whole = scores.new_empty(self.validation.num_samples, 10)
+        whole[index.flatten()] = scores.view(-1, 10)
+        self.log("valid_loss", self.validation.exact(whole))
+        self.log("valid_auc", self.validation.metric(whole))
 
 
 def fit(epochs, directory, checkpoint=None):
@@ -80,7 +85,7 @@ def fit(epochs, directory, checkpoint=None):
     )
     # Each epoch has its own order, so that a resumed run sees what the whole one saw.
     loader = DataLoader(data, batch_size=16, sampler=Shuffled(data, trainer))
-    valid_loader = DataLoader(TensorDataset(x[valid]), batch_size=100)
+    valid_loader = DataLoader(fcco.data.WithIndex(TensorDataset(x[valid])), batch_size=100)
     trainer.fit(classifier, loader, valid_loader, ckpt_path=checkpoint)
     trainer.save_checkpoint(directory / f"{epochs}.ckpt")
     return classifier

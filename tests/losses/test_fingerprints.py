@@ -212,7 +212,8 @@ class Own(Objective):
     ([1, 23], [12, 3]),
     (["1", 2], [1, "2"]),
     ((1, (2, 3)), ((1, 2), 3)),
-    (torch.zeros(2), torch.zeros(2).double()),
+    (torch.zeros(2), torch.zeros(2).long()),
+    (torch.zeros(2), torch.tensor([0.0, 1e-300], dtype=torch.float64)),
     (torch.zeros(2, 1), torch.zeros(1, 2)),
     (None, 0.0),
     (True, False),
@@ -222,3 +223,11 @@ class Own(Objective):
 def test_what_a_users_objective_holds(one, other):
     assert loads(L.TableLoss(Own(copy.copy(one))), L.TableLoss(Own(one)).state_dict())
     assert not loads(L.TableLoss(Own(other)), L.TableLoss(Own(one)).state_dict())
+
+
+def test_the_same_times_in_another_precision_are_the_same_labels():
+    times, events = torch.rand(9), torch.arange(9) % 2
+    state = L.CoxLoss(times, events).state_dict()
+    for same in (times.double(), times.tolist(), times.numpy()):
+        assert loads(L.CoxLoss(same, events.bool()), state)
+    assert not loads(L.CoxLoss(times.half(), events), state)

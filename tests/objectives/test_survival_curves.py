@@ -63,3 +63,14 @@ def test_whole_times_stay_whole():
     assert times.dtype == torch.int64
     torch.testing.assert_close(hazard, torch.tensor([1 / 3, 4 / 3], dtype=torch.float64))
     assert not hazard.requires_grad
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_hazards_at_chosen_times_are_those_of_lifelines(ties):
+    _, time, event = patients(ties)
+    rival = NelsonAalenFitter(nelson_aalen_smoothing=False).fit(time, event)
+    at = np.concatenate([[0.0, 1e9], time[:5], np.linspace(0, time.max(), 9)])
+    for given in (time, time.astype(np.int64)) if ties else (time,):
+        found, hazard = Cox(given, event).baseline_hazard(torch.zeros(80), at=at)
+        np.testing.assert_array_equal(found, at)
+        np.testing.assert_allclose(hazard, rival.predict(at).to_numpy(), rtol=1e-12)

@@ -86,9 +86,15 @@ def read_index(given: Any, count: int, *, name: str = "index", members: str = "s
     index = given if isinstance(given, Tensor) else tensor(name, given)
     whole = not (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool)
     if index.ndim != 1 or not (whole or not len(index)):
+        hint = ""
+        if name == "index":
+            hint = (
+                ": it is the position of each sample in the labels that the loss was built from, "
+                "which fcco.data.WithIndex(dataset) appends"
+            )
         raise ValueError(
             f"{name} must be whole numbers of shape (B,), got {index.dtype} of shape "
-            f"{tuple(index.shape)}"
+            f"{tuple(index.shape)}{hint}"
         )
     # torch.searchsorted warns if an index is not contiguous.
     index = index.long().contiguous()

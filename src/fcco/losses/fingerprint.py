@@ -36,10 +36,12 @@ def _parts(thing: Any) -> Iterator[bytes]:
     if isinstance(thing, nn.Parameter):
         return
     if isinstance(thing, Tensor):
-        # contiguous() would keep the stride of a single element, with which view fails.
-        flat = thing.detach().cpu().clone(memory_format=torch.contiguous_format)
-        yield f"{flat.dtype} {tuple(flat.shape)};".encode()
-        yield flat.flatten().view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+        # Values count, not their precision: times that come back from a file as float64 are the
+        # same times.
+        wide = torch.float64 if thing.is_floating_point() else torch.int64
+        flat = thing.detach().cpu().to(wide)
+        yield f"{wide} {tuple(flat.shape)};".encode()
+        yield flat.contiguous().numpy().tobytes()
     elif isinstance(thing, str | bool | None):
         yield f"{thing!r};".encode()
     elif isinstance(thing, Real):  # 1, 1.0 and NumPy's numbers are the same setting

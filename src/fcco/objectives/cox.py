@@ -13,7 +13,7 @@ from fcco.objectives.sampling import exponential_probe
 from fcco.objectives.score import differences, read_scores, read_weight
 from fcco.objectives.structure import Structure
 from fcco.problem.batches import PairBatch
-from fcco.problem.given import structure
+from fcco.problem.given import structure, tensor
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
@@ -208,7 +208,9 @@ class Cox(AnchoredObjective, ScaledObjective):
         w = None if weight is None else read_weight(weight, self.num_samples).cpu()
         return _concordance(h, self.times, self.events, w)
 
-    def baseline_hazard(self, scores: Any, weight: Any = None) -> tuple[Tensor, Tensor]:
+    def baseline_hazard(
+        self, scores: Any, weight: Any = None, *, at: Any = None
+    ) -> tuple[Tensor, Tensor]:
         """Return Breslow's estimate of the cumulative hazard H of a sample with score 0.
 
         At each time, H rises by the number of events over the sum of exp(h) of all at risk. A
@@ -217,15 +219,18 @@ class Cox(AnchoredObjective, ScaledObjective):
         Args:
             scores: (N,) or (N, 1), the scores of all samples.
             weight: (N,), how much each sample counts in both sums, or None if all count alike.
+            at: (K,), the times of interest; by default all distinct times, censored ones too.
 
         Returns:
-            The distinct times in rising order, and H at these times in float64.
+            The times, and H at these times in float64.
 
         Examples:
             >>> objective = Cox(torch.tensor([1.0, 2.0, 2.0]), torch.tensor([1, 0, 1]))
             >>> times, hazard = objective.baseline_hazard(torch.zeros(3))
             >>> times, hazard  # 1/3, then 1/3 + 1/2
             (tensor([1., 2.]), tensor([0.3333, 0.8333], dtype=torch.float64))
+            >>> objective.baseline_hazard(torch.zeros(3), at=[0.5, 1.5])[1]
+            tensor([0.0000, 0.3333], dtype=torch.float64)
         """
         h = read_scores(scores, self.num_samples, 1).detach().cpu().double()[:, 0]
         w = torch.ones_like(h)
@@ -238,7 +243,14 @@ class Cox(AnchoredObjective, ScaledObjective):
         log_sums = (h + w.log())[rank.argsort(descending=True)].logcumsumexp(0)
         at_risk = log_sums[counts.flip(0).cumsum(0) - 1].flip(0)
         rises = (deaths.log() - at_risk).exp().where(deaths > 0, 0)
-        return times, rises.cumsum(0)
+        hazard = rises.cumsum(0)
+        if at is None:
+            return times, hazard
+        at = tensor("at", at).cpu()
+        # Among whole times, H at 2.5 is that at 2.
+        like_times = at.to(times.dtype) if times.is_floating_point() else at.floor().long()
+        passed = torch.searchsorted(times.to(like_times.dtype), like_times, right=True)
+        return at, pad(hazard, (1, 0))[passed]  # 0 before the first time
 
     def running_sums(self) -> RunningSums:
         """Return the exponentials of all scores in falling times, for one cumulative sum."""
