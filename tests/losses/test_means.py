@@ -276,6 +276,7 @@ def test_precision_of_correlations_far_from_zero():
     (lambda: L.DiceLoss()(torch.zeros(1, 1, 2), torch.full((1, 1, 2), 255.0)), r"in \[0, 1\]"),
     (lambda: L.DiceLoss(2)(torch.zeros(3, 2, 4), torch.full((3, 4), 2)), "class numbers in 0..1"),
     (lambda: L.DiceLoss(2)(torch.zeros(3, 1, 4), torch.zeros(3, 1, 4)), r"\(B, 2, ...\)"),
+    (lambda: L.DiceLoss(2)(torch.zeros(0, 2, 4), torch.zeros(0, 2, 4)), "statistics are empty"),
     (lambda: L.ParityLoss(2)(torch.zeros(2), torch.tensor([0, 2])), "groups must lie in 0..1"),
 ])  # fmt: skip
 def test_bad_input_is_named(call, message):

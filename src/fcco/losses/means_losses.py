@@ -125,9 +125,10 @@ class DiceLoss(MeansLoss):
                 f"probabilities must have shape (B, {self.num_classes}, ...), got "
                 f"{tuple(probabilities.shape)}"
             )
-        shape = (*probabilities.shape[:2], -1)
-        y = _within("targets", _masks(targets, probabilities)).reshape(shape)
-        p = _within("probabilities", widened(probabilities)).reshape(shape)
+        y = _within("targets", _masks(targets, probabilities))
+        p = _within("probabilities", widened(probabilities))
+        # (B, C, voxels); the new last dimension is the only voxel if there are no others.
+        p, y = (part.unsqueeze(-1).flatten(2) for part in (p, y))
         # Sums over voxels, not means: a volume counts in proportion to its number of voxels.
         parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
         return parts[:, self.first_class :]
