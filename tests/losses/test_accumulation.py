@@ -148,6 +148,19 @@ def test_an_error_inside_a_window_loses_nothing():
     assert criterion.read(torch.tensor([0])).item() == pytest.approx(u, rel=1e-14)
 
 
+def test_a_loaded_table_is_not_overwritten_by_an_open_window():
+    criterion, w, optimizer = warm_means()
+    saved = copy.deepcopy(criterion.state_dict())
+    criterion.accumulate = True
+    criterion(w * torch.ones(2, 1, dtype=torch.float64)).backward()
+    with pytest.raises(RuntimeError, match="other labels"):
+        criterion.load_state_dict(saved | {"fingerprint": saved["fingerprint"] + 1})
+    assert criterion._window is not None, "an error changes nothing"
+    criterion.load_state_dict(saved)
+    optimizer.step()
+    assert all(saved[key].equal(value) for key, value in criterion.state_dict().items())
+
+
 def test_an_optimizers_step_ends_windows_once():
     """A step without a window writes nothing, and a loss that is gone is not held."""
     criterion, w, optimizer = warm_means()

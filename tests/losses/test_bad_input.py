@@ -204,6 +204,9 @@ def test_labels_come_in_many_kinds():
     frozen = np.arange(9)
     frozen.flags.writeable = False
     assert L.APLoss(y)(scores[:9], frozen) == L.APLoss(y)(scores[:9], torch.arange(9))
+    with pytest.raises(ValueError, match=r"labels .* some of its entries are masked"):
+        L.APLoss(np.ma.array(y.numpy(), mask=np.arange(45) == 3))
+    assert L.APLoss(np.ma.array(y.numpy())).exact(scores) == L.APLoss(y).exact(scores)
     grades, lengths = (np.asarray(part) for part in ranking())
     assert L.ListNetLoss(grades, lengths).exact(scores).isfinite()
     assert copy.deepcopy(L.CoxLoss(*map(np.asarray, survival()))).exact(scores).isfinite()

@@ -160,3 +160,31 @@ def test_the_risk_of_groups_lies_between_their_losses(temperature):
     other = L.GroupDROLoss(2, temperature=temperature).double()
     value = other(torch.tensor([0.1, 2.3], dtype=torch.float64), torch.tensor([0, 1])).item()
     assert 0.1 < other.objective.risk(value) < 2.3
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_a_part_of_a_state_is_refused(name):
+    """With ``strict=False``, sums or counts of another table would stay behind the loaded one."""
+    criterion = BUILT[name](ORDER)
+    state = criterion.state_dict()
+    before = copy.deepcopy(state)
+    for key in state:
+        part = {other: torch.zeros_like(value) for other, value in state.items() if other != key}
+        part |= {"fingerprint": state["fingerprint"]} if key != "fingerprint" else {}
+        with pytest.raises(RuntimeError, match=r"a part of the table|no fingerprint"):
+            criterion.load_state_dict(part, strict=False)
+    assert all(before[key].equal(value) for key, value in criterion.state_dict().items())
+    assert criterion.load_state_dict({}, strict=False).missing_keys
+
+
+@pytest.mark.parametrize("name", BUILT)
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_state_does_not_change_the_precision(name, assign):
+    criterion = BUILT[name](ORDER)
+    dtypes = {key: value.dtype for key, value in criterion.state_dict().items()}
+    state = {
+        key: value.half() if value.is_floating_point() else value
+        for key, value in criterion.state_dict().items()
+    }
+    criterion.load_state_dict(state, assign=assign)
+    assert {key: value.dtype for key, value in criterion.state_dict().items()} == dtypes

@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score, jaccard_score
@@ -260,6 +261,32 @@ def test_precision_of_correlations_far_from_zero():
     assert criterion.half().table.rows.dtype == torch.float64
 
 
+@pytest.mark.parametrize("concordance", [False, True])
+def test_exact_correlations_far_from_the_first_batch(concordance):
+    x = torch.randn(50, generator=RANDOM, dtype=torch.float64)
+    y = x + torch.randn(50, generator=RANDOM, dtype=torch.float64)
+    fresh = L.CorrelationLoss(concordance=concordance)
+    expected = fresh.exact(x, y).item()
+    trained = L.CorrelationLoss(concordance=concordance)
+    trained(x + 1e8, y + 1e8)
+    assert trained.exact(x, y).item() == pytest.approx(expected, rel=1e-12)
+    assert trained.exact(x.float(), y).dtype == torch.float32
+
+
+def test_targets_come_in_many_kinds():
+    p, y = torch.tensor([0.9, 0.2, 0.4]), np.array([1, 0, 0])
+    for call in (
+        lambda y: L.F1Loss()(p, y),
+        lambda y: L.DiceLoss()(p.unsqueeze(1), y),
+        lambda y: L.CorrelationLoss()(p, y),
+        lambda y: L.ParityLoss(2)(p, y),
+    ):
+        expected = call(torch.tensor(y)).item()
+        backwards = np.ascontiguousarray(y[::-1])[::-1]  # torch has no negative strides
+        for given in (y, backwards, y.astype(np.uint16), y.astype(">i4"), y.tolist()):
+            assert call(given).item() == expected
+
+
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: L.MeansLoss(lambda u: u, 0), "shape must be p or"),
     (lambda: L.MeansLoss(None, 2), "function must be callable"),
@@ -271,11 +298,14 @@ def test_precision_of_correlations_far_from_zero():
     (lambda: L.MeansLoss(lambda u: u[..., 0], 2)(torch.zeros(3, 2).long()), "tensor of floats"),
     (lambda: L.F1Loss(2)(torch.zeros(3), torch.zeros(3)), r"must have shape \(B, 2\)"),
     (lambda: L.F1Loss()(torch.zeros(3), torch.full((3,), 2)), "targets must be 0 or 1"),
+    (lambda: L.F1Loss()(torch.zeros(1), [1 - 1e-9]), "must be 0 or 1"),
+    (lambda: L.F1Loss()(torch.zeros(2), np.ma.array([0, 1], mask=[0, 1])), "targets.*are masked"),
     (lambda: L.F1Loss(average="weighted"), "average must be"),
     (lambda: L.F1Loss()(torch.tensor([5.0]), torch.tensor([1])), "apply sigmoid"),
     (lambda: L.DiceLoss()(torch.zeros(1, 1, 2), torch.full((1, 1, 2), 255.0)), r"in \[0, 1\]"),
     (lambda: L.DiceLoss(2)(torch.zeros(3, 2, 4), torch.full((3, 4), 2)), "class numbers in 0..1"),
     (lambda: L.DiceLoss(2)(torch.zeros(3, 1, 4), torch.zeros(3, 1, 4)), r"\(B, 2, ...\)"),
+    (lambda: L.DiceLoss(2)(torch.zeros(0, 2, 4), torch.zeros(0, 2, 4)), "statistics are empty"),
     (lambda: L.ParityLoss(2)(torch.zeros(2), torch.tensor([0, 2])), "groups must lie in 0..1"),
 ])  # fmt: skip
 def test_bad_input_is_named(call, message):

@@ -113,3 +113,4 @@ def test_initial_dtype_and_number():
     assert opt.table.read(torch.tensor([0])).item() == 1.0, "initial is copied"
     model.double()
     assert build(None).table.dtype == torch.float64
+    assert build(given).table.dtype == torch.float64, "at least the precision of the parameters"

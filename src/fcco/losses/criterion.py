@@ -52,6 +52,11 @@ class Criterion(nn.Module):
             for key in [key for key in state if key.startswith(prefix)]:
                 del state[key]
             state.update(self.state_dict(prefix=prefix))
+        for name, buffer in self.named_buffers(prefix.removesuffix(".")):
+            # The loss decides about precision, not the state, also with ``assign=True``: a table
+            # in half precision would round every score.
+            if isinstance(state.get(name), Tensor):
+                state[name] = state[name].to(buffer.dtype)
         super()._load_from_state_dict(state, prefix, *args)
 
     def _find_flaw(self, state: dict[str, Any], prefix: str) -> str | None:
@@ -65,6 +70,12 @@ class Criterion(nn.Module):
                 "settings than this loss was built with (for inference alone, load a module "
                 "without a criterion and with strict=False)"
             )
+        # A table without the sums or counts that belong to it would silently give wrong values.
+        mine = self.state_dict(prefix=prefix).keys()
+        mine -= {f"{prefix}{name}" for name, _ in self.named_parameters()}
+        missing = mine - state.keys()
+        if missing and missing != mine:
+            return f"the state has a part of the table only, without {sorted(missing)}"
         return None
 
     def __init_subclass__(cls) -> None:

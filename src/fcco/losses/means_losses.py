@@ -11,7 +11,7 @@ from fcco.methods import Beta
 from fcco.objectives.domains import check_positive
 from fcco.objectives.score import widened
 from fcco.problem import Probe
-from fcco.problem.given import whole
+from fcco.problem.given import tensor, whole
 
 __all__ = ["CorrelationLoss", "DiceLoss", "F1Loss", "ParityLoss"]
 
@@ -125,9 +125,10 @@ class DiceLoss(MeansLoss):
                 f"probabilities must have shape (B, {self.num_classes}, ...), got "
                 f"{tuple(probabilities.shape)}"
             )
-        shape = (*probabilities.shape[:2], -1)
-        y = _within("targets", _masks(targets, probabilities)).reshape(shape)
-        p = _within("probabilities", widened(probabilities)).reshape(shape)
+        y = _within("targets", _masks(targets, probabilities))
+        p = _within("probabilities", widened(probabilities))
+        # (B, C, voxels); the new last dimension is the only voxel if there are no others.
+        p, y = (part.unsqueeze(-1).flatten(2) for part in (p, y))
         # Sums over voxels, not means: a volume counts in proportion to its number of voxels.
         parts = torch.stack([(p * y).sum(2), p.sum(2), y.sum(2)], dim=-1)
         return parts[:, self.first_class :]
@@ -189,33 +190,45 @@ class CorrelationLoss(MeansLoss):
 
     def _lines(self, predictions: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
         x = _columns("predictions", predictions, self.num_outputs).double()
-        y = torch.as_tensor(targets, device=x.device).double()
+        y = tensor("targets", targets).to(x.device).double()
         y = _columns("targets", y, self.num_outputs)
         if len(y) != len(x):
             raise ValueError(f"{len(x)} predictions have {len(y)} targets")
         return torch.stack([x, y], dim=-1)
 
-    def _statistics(self, lines: Tensor) -> Tensor:
-        """Return moments about the means of the first batch, which keeps small variances precise.
+    def exact(self, predictions: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+        """Return the loss of all samples, which is the value to monitor; it is differentiable.
 
-        A shift of x or y does not change the correlation. Concordance does not change if both have
-        the same shift, so that of the targets is used.
+        Args:
+            predictions: (N,), (N, 1) or (N, outputs), the predicted values.
+            targets: the true values, of the same shape.
         """
-        # Var x = E x^2 - (E x)^2 cancels if the mean is large compared with the deviation.
-        x, y = (lines - self._choose_shift(lines).to(lines)).unbind(-1)
-        return torch.stack([x, y, x.square(), y.square(), x * y], dim=-1)
+        lines = self._lines(predictions, targets)
+        # These samples may lie far from the first batch, so they have a shift of their own.
+        value = self.objective.exact(_moments_about(self._means(lines), lines))
+        return value.to(widened(predictions).dtype)
+
+    def _statistics(self, lines: Tensor) -> Tensor:
+        """Return moments about the means of the first batch."""
+        return _moments_about(self._choose_shift(lines).to(lines), lines)
 
     def _choose_shift(self, lines: Tensor) -> Tensor:
         if self.table.visited.any() or not len(lines):
             return self.shift
         if self._window is not None:  # joined micro-batches must have the same shift
             return self._first
-        shift = lines.detach().mean(0)
-        if self.concordance:
-            shift = shift[:, 1:].expand(-1, 2)
+        shift = self._means(lines)
         if self._writes:  # this batch is the first to be written, or the first of a window
             self._first = shift
         return shift
+
+    def _means(self, lines: Tensor) -> Tensor:
+        """Return the shift of a batch, which does not change the loss.
+
+        Concordance does not change if x and y have the same shift, so that of the targets is used.
+        """
+        means = lines.detach().mean(0)
+        return means[:, 1:].expand(-1, 2) if self.concordance else means
 
     def _remember(self, probe: Probe) -> None:
         if not self.counts[2]:
@@ -258,7 +271,7 @@ class ParityLoss(MeansLoss):
 
     def _lines(self, scores: Tensor, groups: Tensor) -> Tensor:  # type: ignore[override]
         s = _columns("scores", scores, 1)
-        ids = torch.as_tensor(groups, device=s.device)
+        ids = tensor("groups", groups).to(s.device)
         if ids.shape != s.shape[:1] or ids.is_floating_point():
             raise ValueError(f"groups must be whole numbers of shape ({len(s)},)")
         ids = ids.long()
@@ -321,6 +334,13 @@ def _moments(u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return xy - x * y, (xx - x * x).clamp(min=0), (yy - y * y).clamp(min=0), x - y
 
 
+def _moments_about(shift: Tensor, lines: Tensor) -> Tensor:
+    """Return x, y, their squares and their product after a shift, (B, outputs, 5)."""
+    # Var x = E x^2 - (E x)^2 cancels if the mean is large compared with the deviation.
+    x, y = (lines - shift).unbind(-1)
+    return torch.stack([x, y, x.square(), y.square(), x * y], dim=-1)
+
+
 def _overlap(p: Tensor, y: Tensor) -> Tensor:
     """Return p y, p and y as (B, T, 3), all 0 where the target is missing."""
     known = (y == 0) | (y == 1)
@@ -354,7 +374,7 @@ def _columns(name: str, given: Any, count: int) -> Tensor:
 
 
 def _targets(given: Any, p: Tensor) -> Tensor:
-    y = torch.as_tensor(given, device=p.device).to(p.dtype)
+    y = tensor("targets", given).to(p.device).double()
     y = y.unsqueeze(1) if y.ndim == 1 and p.shape[1] == 1 else y
     if y.shape != p.shape:
         raise ValueError(f"targets must have shape {tuple(p.shape)}, got {tuple(y.shape)}")
@@ -363,12 +383,12 @@ def _targets(given: Any, p: Tensor) -> Tensor:
         raise ValueError(
             f"targets must be 0 or 1, or -1 or NaN where missing, got {y[strange][0].item()}"
         )
-    return y
+    return y.to(p.dtype)
 
 
 def _masks(given: Any, p: Tensor) -> Tensor:
     """Return masks (B, C, ...) of 0 and 1, given masks or class numbers."""
-    y = torch.as_tensor(given, device=p.device)
+    y = tensor("targets", given).to(p.device)
     if y.shape == p.shape:
         return y.to(widened(p).dtype)
     if p.shape[1] == 1 and y.shape == (p.shape[0], *p.shape[2:]):

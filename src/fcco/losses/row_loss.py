@@ -256,6 +256,12 @@ class RowLoss(Criterion):
         )
         return merge(joint, self._rows.scaled)
 
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Load a table, and drop an open window, which began at the rows of the old one."""
+        if f"{prefix}{self._table}" in state and self._find_flaw(state, prefix) is None:
+            self._window = None
+        super()._load_from_state_dict(state, prefix, *args)
+
     def __getstate__(self) -> dict[str, Any]:
         """Drop an open window, because no optimizer's step would close that of a copy."""
         return self.__dict__ | {"_window": None}

@@ -33,7 +33,6 @@ from fcco.optim.memory import (
     has_anchor,
     is_known,
     move_state,
-    widen,
 )
 from fcco.optim.remembering import RememberingOptimizer
 from fcco.optim.state_dict import SHARED
@@ -177,7 +176,7 @@ class CompositionalOptimizer(RememberingOptimizer):
             # The table has at least the precision of the parameters, so that u does not round g.
             self._dtype = torch.promote_types(self._dtype, p.dtype)
         if isinstance(initial, Tensor):
-            self._dtype = widen(initial.dtype)
+            self._dtype = torch.promote_types(self._dtype, initial.dtype)
         if method.inner is not None:
             self.table = build_table(
                 self._rows,

@@ -26,6 +26,8 @@ def tensor(name: str, given: Any) -> Tensor:
         ValueError: labels must be a tensor or an array of numbers: too many dimensions 'str'
     """
     try:
+        if hasattr(given, "filled") and given.mask.any():  # a masked array of NumPy
+            raise ValueError("some of its entries are masked")
         if hasattr(given, "__array__") and not isinstance(given, Tensor):
             given = given.__array__()
             # torch needs writable memory, native byte order and no negative strides. A read-only
