@@ -4,7 +4,7 @@ Pairs are functions of the standard library and the first lines of their docstri
 are static and start from random ones. The position of a pair is in the column "label", which the
 trainer passes to the loss. Batches have 16 pairs.
 
-pip install fcco sentence-transformers datasets accelerate
+pip install fcco 'sentence-transformers>=5.7' datasets accelerate
 python examples/loss_sentence_transformers.py [--quick]
 """
 
@@ -53,6 +53,8 @@ class TableRankingLoss(torch.nn.Module):
         return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings, labels):
+        if len(embeddings) != 2:
+            raise ValueError("explicit negatives are not supported: give anchors and positives")
         first, second = embeddings
         if torch.is_grad_enabled():
             return self.criterion(first, second, labels)
@@ -109,6 +111,7 @@ with tempfile.TemporaryDirectory() as directory:
         directory,
         num_train_epochs=2 if "--quick" in sys.argv else 20,
         per_device_train_batch_size=16,
+        dataloader_drop_last=True,  # a single pair would have nothing to be compared with
         learning_rate=2e-2,
         save_strategy="no",
         logging_strategy="no",

@@ -229,3 +229,21 @@ def test_times_of_a_list_are_as_precise_as_it_is():
     given = [1.7e9, 1.7e9 + 1, 1.7e9 + 2]
     scores = torch.tensor([1.0, 2.0, 3.0])
     assert L.CoxLoss(given, [1, 1, 1]).exact(scores) == L.CoxLoss([0, 1, 2], [1] * 3).exact(scores)
+
+
+def test_targets_in_the_place_of_the_index_are_recognized():
+    """The order of another library: scores, targets, index."""
+    criterion = L.APLoss(torch.arange(9) % 3 == 0)
+    with pytest.raises(ValueError, match="the loss has the labels"):
+        criterion(torch.zeros(4), torch.tensor([1, 0, 0, 1]), torch.tensor([0, 1, 2, 3]))
+    assert not criterion.seen.any()
+    criterion(
+        torch.zeros(3), torch.tensor([0, 1, 2]), torch.tensor([1, 2, 1])
+    )  # counts are weights
+
+
+def test_arrays_are_scores_of_exact_and_metric():
+    criterion = L.APLoss(torch.arange(9) % 3 == 0)
+    scores = torch.linspace(0, 1, 9)
+    assert criterion.exact(scores.numpy()) == criterion.exact(scores)
+    assert criterion.objective.metric(scores.numpy()) == criterion.objective.metric(scores)

@@ -301,6 +301,9 @@ def test_targets_come_in_many_kinds():
     (lambda: L.F1Loss()(torch.zeros(1), [1 - 1e-9]), "must be 0 or 1"),
     (lambda: L.F1Loss()(torch.zeros(2), np.ma.array([0, 1], mask=[0, 1])), "targets.*are masked"),
     (lambda: L.F1Loss(average="weighted"), "average must be"),
+    (lambda: L.F1Loss("macro"), "num_tasks must be a whole number"),
+    (lambda: L.F1Loss(3)(torch.zeros(2, 3), torch.tensor([0, 2])), r"one_hot\(targets, 3\)"),
+    (lambda: L.MeansLoss(lambda u: 1.0, 2)(torch.zeros(3, 2)), "function must return a tensor"),
     (lambda: L.F1Loss()(torch.tensor([5.0]), torch.tensor([1])), "apply sigmoid"),
     (lambda: L.DiceLoss()(torch.zeros(1, 1, 2), torch.full((1, 1, 2), 255.0)), r"in \[0, 1\]"),
     (lambda: L.DiceLoss(2)(torch.zeros(3, 2, 4), torch.full((3, 4), 2)), "class numbers in 0..1"),
@@ -318,6 +321,15 @@ def test_a_network_that_failed_is_not_told_to_apply_a_sigmoid():
         bad = torch.tensor([[0.5], [torch.nan]])
         with pytest.raises(FloatingPointError, match="probabilities has entries that are NaN"):
             criterion(bad, torch.ones(2, 1))
+
+
+def test_means_at_which_a_function_fails_are_shown():
+    criterion = L.MeansLoss(lambda u: 1 - u[..., 0] / u[..., 1].sqrt(), 2)
+    with pytest.raises(FloatingPointError, match=r"at the means \[\[1.0, 0.0\]\]: .* first batch"):
+        criterion(torch.tensor([[1.0, 0.0]]))
+    with pytest.raises(FloatingPointError, match=r"statistics of samples \[1\] of the batch"):
+        criterion(torch.tensor([[1.0, 1.0], [torch.nan, 1.0]]))
+    assert not criterion.table.visited.any()
 
 
 def test_an_optimizer_takes_the_same_objective():

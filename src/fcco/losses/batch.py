@@ -126,6 +126,12 @@ def _checked(
 ) -> list[Tensor]:
     """Check a batch and return index (B,), scores (B, T) and, if there are any, weights (B,)."""
     index = read_index(index, num_samples)
+    whole = isinstance(weight, Tensor) and weight.dtype in (torch.int64, torch.int32)
+    if whole and num_samples > 2 < len(index) and index.max() < 2:
+        raise ValueError(
+            "the index is 0 or 1 and the weights are whole numbers, as if this were called with "
+            "targets and an index: write criterion(scores, index); the loss has the labels"
+        )
     scores = _scores(scores, len(index), num_tasks)
     index = index.to(scores.device)
     if not scores.detach().isfinite().all():

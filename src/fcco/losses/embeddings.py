@@ -67,7 +67,8 @@ def weights_of_others(index: Tensor) -> tuple[Tensor, int]:
     if others < 1:
         raise ValueError(
             f"a sample is compared with others, and this batch holds {len(samples)}: at least two "
-            "different samples are needed, of all ranks together"
+            "different samples are needed, of all ranks together (drop_last=True in a loader "
+            "leaves a short last batch out)"
         )
     # Each of the ``others`` counts 1 / others, divided among its draws.
     weights = 1 / (others * counts[place]).double()

@@ -86,7 +86,13 @@ class MeansLoss(RowLoss):
         with torch.autocast(self.table.rows.device.type, enabled=False):
             read = lambda: [self._lines(*given)]  # noqa: E731
             (lines,) = exchange(self._together(), read, self.fingerprint)
-            return self._take(self.objective.probe(self._statistics(lines)))
+            statistics = self._statistics(lines)
+            probe = self.objective.probe(statistics)
+            try:
+                return self._take(probe)
+            except FloatingPointError as error:  # in the words of means, not of blocks
+                reason = self.objective.explain(statistics, probe.values)
+                raise FloatingPointError(reason) from error
 
     def _lines(self, statistics: Tensor) -> Tensor:
         """Check the arguments of ``forward``, and return what ranks exchange of each sample."""

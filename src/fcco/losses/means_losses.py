@@ -41,10 +41,10 @@ class F1Loss(MeansLoss):
         average: Literal["macro", "micro"] = "macro",
         beta: Beta = "auto",
     ) -> None:
-        check_positive(num_tasks=num_tasks, recall_weight=recall_weight)
+        check_positive(num_tasks=whole("num_tasks", num_tasks), recall_weight=recall_weight)
         if average not in ("macro", "micro"):
             raise ValueError(f'average must be "macro" or "micro", got {average!r}')
-        blocks = whole("num_tasks", num_tasks) if average == "macro" else 1
+        blocks = num_tasks if average == "macro" else 1
         square = recall_weight**2
         weights = 1 + square, 1.0, square
         super().__init__(_Ratio(*weights), (blocks, 3), beta=beta)
@@ -377,7 +377,8 @@ def _targets(given: Any, p: Tensor) -> Tensor:
     y = tensor("targets", given).to(p.device).double()
     y = y.unsqueeze(1) if y.ndim == 1 and p.shape[1] == 1 else y
     if y.shape != p.shape:
-        raise ValueError(f"targets must have shape {tuple(p.shape)}, got {tuple(y.shape)}")
+        hint = f": of class numbers, one_hot(targets, {p.shape[1]})" if y.ndim == 1 else ""
+        raise ValueError(f"targets must have shape {tuple(p.shape)}, got {tuple(y.shape)}{hint}")
     strange = ~((y == 0) | (y == 1) | (y == -1) | y.isnan())
     if strange.any():
         raise ValueError(

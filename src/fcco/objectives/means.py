@@ -90,6 +90,8 @@ class Means(Objective):
                 f"function gets means of shape {tuple(u.shape)}, (..., p): write u[..., 0], not "
                 "u[0], for the first of them"
             ) from error
+        if not isinstance(values, Tensor):
+            raise ValueError(f"function must return a tensor, got {type(values).__name__}")
         if values.shape != u.shape[:-1]:
             raise ValueError(
                 f"function must map (..., p) to (...), here {tuple(u.shape)} to "
@@ -99,8 +101,21 @@ class Means(Objective):
 
     def exact(self, statistics: Tensor) -> Tensor:
         """Return F of the statistics of all samples, (N, p) or (N, m, p); it is differentiable."""
-        means = self.read(statistics).mean(0)
+        lines = self.read(statistics)
+        means = lines.mean(0)
         value = self.outer(means, torch.arange(self.num_blocks)).mean()
         if not value.isfinite():
-            raise FloatingPointError(f"function is {value.item()} at the means {means.tolist()}")
+            raise FloatingPointError(self.explain(lines, means))
         return value
+
+    def explain(self, lines: Tensor, means: Tensor) -> str:
+        """Return why f is not finite: statistics that are not, or means at which f is not."""
+        lost = ~lines.detach().flatten(1).isfinite().all(1)
+        if lost.any():
+            samples = lost.nonzero().flatten()[:10].tolist()
+            return f"statistics of samples {samples} of the batch are not finite"
+        return (
+            f"function or its slope is not finite at the means {means.tolist()}: it must be at "
+            "those of any first batch, also one without positives (add a small number to a "
+            "denominator or under a root)"
+        )

@@ -143,13 +143,18 @@ def read_scores(given: Any, count: int, num_tasks: int, name: str = "scores") ->
         >>> read_scores(torch.zeros(3), 3, 1).shape
         torch.Size([3, 1])
     """
+    if hasattr(given, "__array__") and not isinstance(given, Tensor):
+        given = tensor(name, given)  # what metric functions of trainers get
     if not isinstance(given, Tensor) or not given.is_floating_point():
         kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
         raise ValueError(f"{name} must be a tensor of floats, got {kind}")
     scores = given.unsqueeze(1) if given.ndim == 1 and num_tasks == 1 else given
     if scores.shape != (count, num_tasks):
         wanted = f"({count},) or ({count}, 1)" if num_tasks == 1 else f"({count}, {num_tasks})"
-        raise ValueError(f"{name} must have shape {wanted}, got {tuple(given.shape)}")
+        raise ValueError(
+            f"{name} must have shape {wanted}, those of all samples (of all ranks) in the order of "
+            f"the labels, got {tuple(given.shape)}"
+        )
     # Report which samples are wrong: a sum over all of them would only be NaN.
     lost = (~scores.detach().isfinite()).any(1)
     if lost.any():
