@@ -10,16 +10,15 @@ from pathlib import Path
 
 def main(path: Path) -> str:
     rows = [
-        "| theorem | quantity | against | claimed | measured (95 %) | verdict | figure |",
-        "|---|---|---|---|---|---|---|",
+        "| theorem | quantity | against | claimed | measured (95 %) | verdict |",
+        "|---|---|---|---|---|---|",
     ]
     for r in json.loads(path.read_text()):
         fit = r["measured"]
-        figure = f"[{r['key']}](results/rates/{r['key']}.png)"
+        slope = f"[{fit['slope']:+.2f}](results/rates/{r['key']}.png)"
         rows.append(
             f"| {r['theorem']} | {r['quantity']} | {r['axis']} | {r['claimed']:+.2f} "
-            f"| {fit['slope']:+.2f} ({fit['low']:+.2f}, {fit['high']:+.2f}) | {r['word']} "
-            f"| {figure} |"
+            f"| {slope} ({fit['low']:+.2f}, {fit['high']:+.2f}) | {r['word']} |"
         )
     return "\n".join(rows) + "\n"
 
