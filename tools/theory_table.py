@@ -1,6 +1,6 @@
-"""Writes the table of docs/theory.md from the results of `fcco rates`.
+"""Writes docs/results/rates/table.md, a part of docs/theory.md, from what `fcco rates` measured.
 
-python tools/theory_table.py docs/results/rates/rates.json
+python tools/theory_table.py docs/results/rates/rates.json > docs/results/rates/table.md
 """
 
 import json
@@ -10,16 +10,14 @@ from pathlib import Path
 
 def main(path: Path) -> str:
     rows = [
-        "| theorem | quantity | against | claimed | measured (95 %) | verdict | figure |",
-        "|---|---|---|---|---|---|---|",
+        "| theorem | quantity | against | claimed | measured (95 %) | verdict |",
+        "|---|---|---|---|---|---|",
     ]
     for r in json.loads(path.read_text()):
         fit = r["measured"]
-        figure = f"[{r['key']}](results/rates/{r['key']}.png)"
         rows.append(
             f"| {r['theorem']} | {r['quantity']} | {r['axis']} | {r['claimed']:+.2f} "
-            f"| {fit['slope']:+.2f} ({fit['low']:+.2f}, {fit['high']:+.2f}) | {r['word']} "
-            f"| {figure} |"
+            f"| {fit['slope']:+.2f} ({fit['low']:+.2f}, {fit['high']:+.2f}) | {r['word']} |"
         )
     return "\n".join(rows) + "\n"
 

@@ -167,12 +167,13 @@ def test_inputs_page():
     names["objective"] = fcco.objectives.GroupDRO(group_of, names["targets"], temperature=0.5)
     names["batch"] = names["objective"].batch(torch.randn(n, 5), names["index"])
     assert len(rows) > 20
+    assert sum("<br>`O." in row[2] for row in rows) > 18
     for row in rows:
         (call,) = re.findall(r"`(L\..*?)`", row[2])
         loss = eval(call, names)
         assert loss.isfinite(), call
         assert loss.requires_grad, call
-        for objective in re.findall(r"`(O\..*?)`", row[5]):
+        for objective in re.findall(r"`(O\..*?)`", row[2]):
             assert isinstance(eval(objective, names), fcco.Objective), objective
 
 

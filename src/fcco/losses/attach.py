@@ -90,8 +90,9 @@ class Pending(WeakSet[Taken]):
     """The steps whose graphs are alive; with gradient accumulation there are several.
 
     Activation checkpointing computes a forward pass again during the backward pass. A second step
-    would then change the table twice. The first pass either had no gradients and wrote nothing, or
-    its step is still alive with its graph and is found here. A copy of this set is empty.
+    would then change the table twice. If the first pass took a step, that step lives as long as its
+    graph, so the second pass finds it here. If the first pass had no gradients, it took no step,
+    and the second one does. A copy of this set is empty.
     """
 
     def recomputed(self, *made_of: Tensor) -> Taken | None:

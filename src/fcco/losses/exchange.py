@@ -24,8 +24,8 @@ def exchange(
 
     Every rank computes the loss of the joint batch. This rank's part stays attached to its graph,
     with its gradient multiplied by the number of ranks. So the average of the gradients by DDP or
-    FSDP2 equals the gradient of one process. A parameter that is used after the exchange has the
-    gradient of the joint batch on all ranks.
+    FSDP2 equals the gradient of one process. A parameter that is used only after the exchange, such
+    as a learned temperature, has the gradient of the joint batch on every rank.
 
     Every rank sends four numbers (32 bytes), and then its samples as the bytes of all columns,
     padded to the longest batch.

@@ -69,8 +69,8 @@ class GroupDROLoss(_GroupLoss):
     alike. ``criterion.objective.risk(value)`` returns the soft maximum. The objective is
     ``fcco.objectives.GroupDRO``.
 
-    With several ranks, the batch is that of all ranks together. They exchange 8 bytes and the loss
-    of every sample.
+    With several ranks, the batch is that of all ranks together. For every sample they exchange its
+    group (8 bytes) and its loss.
 
     Args:
         num_groups: m, the number of groups.
@@ -96,8 +96,8 @@ class GroupCVaRLoss(_GroupLoss):
     tracked mean loss of group i. The threshold s is a learned parameter: pass
     ``criterion.parameters()`` to the optimizer too. The objective is ``fcco.objectives.GroupCVaR``.
 
-    With several ranks, the batch is that of all ranks together. They exchange 8 bytes and the loss
-    of every sample.
+    With several ranks, the batch is that of all ranks together. For every sample they exchange its
+    group (8 bytes) and its loss.
 
     Args:
         num_groups: m, the number of groups.
@@ -121,7 +121,7 @@ class GroupCVaRLoss(_GroupLoss):
 
 
 def _groups(count: int) -> Tensor:
-    """Return group numbers with one sample each, for an objective that draws no samples."""
+    """Return one sample per group: the objective needs all groups, but draws no samples here."""
     check_positive(num_groups=count)
     return torch.arange(whole("num_groups", count))
 

@@ -28,8 +28,8 @@ class ScoreLoss(Criterion):
         value F(table),    gradient (N/B) sum_{k in batch} dF/dh_k(table) grad h_k.
 
     If all scores are fresh, the mean of this gradient over uniformly drawn batches is the gradient
-    of F. N counts the samples seen so far, and F is that of these samples. F is 0 as long as it is
-    not defined.
+    of F. Until all samples were seen, N and F are those of the samples seen so far. F is 0 as long
+    as it is not defined for them, for example before the first event.
 
     In ``eval()`` and under ``no_grad`` nothing is written. The value is then F with the batch's
     scores in place of the remembered ones. A warning says that this is not a validation loss,

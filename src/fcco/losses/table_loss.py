@@ -21,8 +21,8 @@ class TableLoss(RowLoss):
     It takes the steps of SOX, see ``RowLoss``. An ordinary loss in ``Probe.loss`` adds its
     gradient, while the value remains the mean of f.
 
-    Under ``torch.distributed`` ranks exchange their rows. These are 16 bytes and the values, with
-    their log-scale, for every block. A block that several ranks probe has the mean of their values,
+    Under ``torch.distributed`` ranks exchange what they probed: 16 bytes for every block, its
+    values and their log-scale. A block that several ranks probe has the mean of their values,
     weighted by ``Probe.samples``.
 
     Args:

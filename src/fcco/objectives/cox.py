@@ -175,7 +175,9 @@ class Cox(AnchoredObjective, ScaledObjective):
         return torch.logaddexp(whole, rest)
 
     def _present(self, w: Tensor) -> tuple[Tensor, ...]:
-        """Return what describes the events of positive weight; absent events do not count as ties.
+        """Return the places, ties and weights of the events with a positive weight.
+
+        Events of weight 0 are absent: they do not count as ties of the others.
 
         Args:
             w: (N,), the weights in the order of falling times.

@@ -246,7 +246,11 @@ class Pairs:
     def to_partners(
         self, panel: Panel, line: Tensor, scores: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return differences of an anchor with all partners of its line (k, P), counts, weights."""
+        """Compare k anchors with all partners of their lines.
+
+        Returns:
+            The signed differences of scores (k, P), which partners count, and their weights.
+        """
         s = self.sign * (lines_of(panel.partners, line) - scores.unsqueeze(1))
         counts = None if panel.counts is None else lines_of(panel.counts, line)
         weights = None if panel.weights is None else lines_of(panel.weights, line)
@@ -255,7 +259,11 @@ class Pairs:
     def to_anchors(
         self, panel: Panel, line: Tensor, scores: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Return differences of a partner with all anchors of its line (k, A), and a mask."""
+        """Compare k partners with all anchors of their lines.
+
+        Returns:
+            The signed differences of scores (k, A), and which anchors count.
+        """
         s = self.sign * (scores.unsqueeze(1) - lines_of(panel.anchors, line))
         whole = len(panel.inside) == 1
         return s, None if whole else lines_of(panel.inside, line)

@@ -130,7 +130,7 @@ class RankedObjective(AnchoredObjective):
         return each * (both / total)[s.group]
 
     def _outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:
-        """Return f_i of means u divided by exp(log_scale), by way of the sums ``_cost`` takes."""
+        """Return f_i of means u divided by exp(log_scale), converted to the sums of ``_cost``."""
         sizes = self._sizes(blocks, u)
         # u has the marked partners first, while ``_cost`` takes the sum over all partners first.
         sums = u.flip(1) * sizes.unsqueeze(1)

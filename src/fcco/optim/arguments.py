@@ -14,7 +14,7 @@ _OURS = ("fcco", "fcco_lab", "torch")  # torch wraps every optimizer's ``step``
 
 
 def check_problem(objective: Objective, method: Method, snapshot_every: int | None) -> None:
-    """Check the sizes of the objective, and that only a method with snapshots is given a period."""
+    """Check the sizes of the objective; ``snapshot_every`` is for methods with snapshots only."""
     sizes = ["num_blocks", "inner_dim"]
     if isinstance(objective, ScaledObjective):
         sizes.append("inner_size")

@@ -122,8 +122,9 @@ class MSVRM(CompositionalOptimizer):
         lr: the step size.
         alpha: the weight of the new gradient in z, in (0, 1].
         beta: the weight of the fresh value in u, in (0, 1].
-        gamma: the strength of the correction: "theory", "age", a number, or "storm", which is the
-            naive STORM of the paper's introduction.
+        gamma: the strength of the correction. "age" grows with the number of steps since the last
+            visit of a row, "theory" is the paper's, "storm" is 1 - beta, the naive STORM of the
+            paper's introduction. A number is used as it is.
         single_point: whether the change of g is computed from its derivative at w_t (``MSVR-SP``;
             versions 1 and 2).
         updated_slopes: whether slopes are taken at u_t instead of u_{t-1}, see ``SOX`` (versions 1

@@ -82,8 +82,8 @@ class CompositionalOptimizer(RememberingOptimizer):
             drift of rows and the noise of fresh values (``Probe.noise``), and it is 0.5 if an
             objective does not report the noise. A rule such as ("scent", 0.0) gives each row its
             own weight, see ``fcco.methods.RULES``.
-        gamma: the strength of the error correction: "theory", "storm", "age" or a number. By
-            default it is "age" for a method that has a correction.
+        gamma: the strength of the error correction: "theory", "storm", "age" or a number, see
+            ``MSVRM``. By default it is "age" for a method that has a correction.
         snapshot_every: the number of steps between exact passes (version 3, SVRG), or None if you
             decide when to call ``snapshot``.
         buffers: ``model.buffers()``, if ``params`` are parameters and a forward pass changes
@@ -259,7 +259,7 @@ class CompositionalOptimizer(RememberingOptimizer):
         Args:
             closures: the chunks, one closure each. Together they cover every block. A block in
                 several chunks is averaged by ``Probe.samples``. With several ranks, each rank
-                passes its own part of the chunks, and all parts have equally many.
+                passes its own part of the chunks, and all ranks pass equally many.
         """
         if not self.method.anchored:
             raise ValueError(f"{self.method.name} has no snapshots; version 3 and SVRG have")
