@@ -104,6 +104,15 @@ def test_cox_and_auc_far_from_zero_use_logarithms():
             assert loss.item() == pytest.approx(criterion.exact(scores).item(), rel=1e-11)
 
 
+def test_products_of_risk_sums_keep_their_digits():
+    """Of 16 factors, the first two make a denormal number and the others make it normal again."""
+    scores = torch.full((17,), 11.684549640797426, dtype=torch.float64)
+    scores[0], scores[1] = -425.37768691896827, -400.8875680310928
+    criterion = L.CoxLoss(torch.arange(17, 0, -1), torch.ones(17)).double()
+    loss = criterion(scores, torch.arange(17))
+    assert loss.item() == pytest.approx(scores.logcumsumexp(0).sub(scores).mean().item(), rel=1e-12)
+
+
 @pytest.mark.parametrize("distinct", [3, 30, 10**6])
 @pytest.mark.parametrize("ties", ["efron", "breslow"])
 def test_cox_on_many_samples(distinct, ties):
