@@ -1,23 +1,24 @@
 """Several methods and seeds on one problem, with the same work for each."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fcco.methods import Entry, Method
 from fcco_lab.choices import choose
 from fcco_lab.entries import adopt, entry_of
-from fcco_lab.jobs import finish
+from fcco_lab.files import file_name, remove
 from fcco_lab.named_objects import is_named
 from fcco_lab.results import Results
 from fcco_lab.runs import Record
-from fcco_lab.training import Config, Training
-from fcco_lab.training.compositional import inputs_of_a_step
+from fcco_lab.training import Config, Diverged, Training
 from fcco_lab.training.config import choices_of
+from fcco_lab.training.learners import inputs_of_a_step
 from fcco_lab.training.problem import Problem, load_problem
 
-__all__ = ["compare", "make_configs", "parse_contenders"]
+__all__ = ["RunJob", "compare", "make_configs", "parse_contenders", "run_job"]
 
 
 def compare(
@@ -65,7 +66,7 @@ def compare(
     results = None if output is None else Results(Path(output) / "runs.jsonl")
     records = []
     for one in make_configs(config, contenders, seeds, problem):
-        record = finish(Training(one, problem=problem))
+        record = _finish(Training(one, problem=problem))
         if record["status"] == "running":  # a signal ended it
             raise KeyboardInterrupt
         records.append(record)
@@ -116,3 +117,38 @@ def parse_contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]
         choose("update", rule, updates)
         pairs.append((method, rule))
     return pairs
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """A config, the directory of its data, and a directory for unfinished runs."""
+
+    config: Config
+    data_dir: Path | None
+    scratch: Path
+
+
+def run_job(job: RunJob) -> Record:
+    """Run to the end in a worker; an interruption leaves a checkpoint."""
+    output = job.scratch / file_name(job.config.name)
+    # All that the data and the objective depend on, so that runs on one data set read it once.
+    settings = "data target drop train_size holdout objective temperature cross_entropy device"
+    known = {key: getattr(job.config, key) for key in settings.split()}
+    if is_named(job.config.method):
+        known["method"] = job.config.method
+    problem = _load(Config(**known), job.data_dir)
+    record = _finish(Training(job.config, output=output, problem=problem))
+    if record["status"] != "running":
+        remove(output)
+    return record
+
+
+_load = lru_cache(maxsize=2)(load_problem)
+
+
+def _finish(training: Training) -> Record:
+    """Run to the end; divergence is a result."""
+    try:
+        return training.run()
+    except Diverged as error:
+        return training.record("diverged", str(error))

@@ -17,18 +17,17 @@ from fcco.objectives import (
 from fcco.problem import Objective, SampledObjective
 from fcco_lab.datasets.records import Classified, Data, Kind, Ranked, Survival
 from fcco_lab.named_objects import is_named, load_named
-from fcco_lab.training.config import OF_OBJECTIVE, Config
+from fcco_lab.training.config import Config
+
+OF_EXPONENTIAL = ("temperature", "cross_entropy")
+"""The settings of auc-exp."""
 
 __all__ = ["OBJECTIVES", "build_objective", "kind_of", "measure_of", "task_labels"]
 
 
 def _exponential(train: Classified, config: Config) -> AUC:
-    return AUC(
-        _labels_of(train),
-        temperature=config.temperature,
-        bounded=config.bounded,
-        cross_entropy=config.cross_entropy,
-    )
+    settings = {name: getattr(config, name) for name in OF_EXPONENTIAL}
+    return AUC(_labels_of(train), **settings)
 
 
 OBJECTIVES: dict[str, tuple[Kind, Callable[[Any, Config], SampledObjective]]] = {
@@ -89,7 +88,7 @@ def build_objective(config: Config, train: Data) -> tuple[Any, SampledObjective]
         train: the training part.
     """
     objective = config.objective
-    for name in OF_OBJECTIVE:
+    for name in OF_EXPONENTIAL:
         if objective != "auc-exp" and getattr(config, name) != getattr(Config, name):
             raise ValueError(f"{name} is a setting of objective auc-exp, not of {objective}")
     if is_named(objective):

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from fcco_lab.networks import build_network
 from fcco_lab.training.config import Config
 from fcco_lab.training.objectives import build_objective, kind_of, measure_of
 
-__all__ = ["Problem", "fingerprint", "load_problem", "network_for"]
+__all__ = ["Problem", "fingerprint", "load_problem"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,8 +50,8 @@ class Problem:
         ...     test_inputs=inputs,
         ...     measure=lambda scores: {"auc": objective.metric(scores)},
         ... )
-        >>> problem.num_outputs is None
-        True
+        >>> problem.objective.num_blocks
+        1
     """
 
     train_inputs: Any
@@ -63,11 +62,6 @@ class Problem:
     name: str = "own data"
     classes: Tensor | None = None
     content: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def num_outputs(self) -> int | None:
-        """Outputs of a network for classes: two are one task, more are one task each."""
-        return None if self.classes is None else _num_outputs(int(self.classes.max()) + 1)
 
 
 def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
@@ -92,6 +86,8 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     inputs, test_inputs = (
         part.to(config.device) for part in _standardized(train.inputs, test.inputs)
     )
+    # Two classes are one task; survival and rankings, without classes, have one score.
+    shape, outputs = tuple(inputs.shape[1:]), count if count > 2 else 1
     given, objective = build_objective(config, replace(train, inputs=inputs))
     for key in ("objective", "method"):
         if is_named(word := getattr(config, key)) and not word.startswith("python:"):
@@ -99,7 +95,7 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     return Problem(
         train_inputs=given,
         objective=objective,
-        network=partial(_build_network, tuple(inputs.shape[1:]), _num_outputs(count)),
+        network=lambda of: build_network(of.network, shape, outputs, seed=of.seed),
         test_inputs=test_inputs,
         measure=measure_of(test, count),
         name=config.data,
@@ -133,27 +129,6 @@ def _read(config: Config, data_dir: Path | None) -> tuple[Data, Data]:
     if target or drop:
         raise ValueError(f"target and drop are for tables of your own, not for {config.data}")
     return load_named(config.data, data_dir)
-
-
-def _num_outputs(num_classes: int) -> int:
-    """Two classes are one task; survival and rankings, without classes, have one score."""
-    return num_classes if num_classes > 2 else 1
-
-
-def _build_network(shape: tuple[int, ...], outputs: int, config: Config) -> nn.Module:
-    return build_network(network_for(config.network, shape), shape, outputs, seed=config.seed)
-
-
-def network_for(name: str, shape: tuple[int, ...]) -> str:
-    """The network that "auto" stands for, on inputs of this shape.
-
-    Examples:
-        >>> [network_for("auto", shape) for shape in ((1, 28, 28), (30,))]
-        ['cnn', 'mlp']
-    """
-    if name != "auto":
-        return name
-    return "cnn" if len(shape) == 3 else "mlp"
 
 
 def _check_classes(config: Config, count: int, **parts: Classified) -> None:
