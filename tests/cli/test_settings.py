@@ -16,7 +16,7 @@ from fcco_lab.cli.options import make_config
 from fcco_lab.cli.tune import SEARCHED
 from fcco_lab.training import Config, read_toml
 from fcco_lab.training.config import choices_of, describe
-from fcco_lab.training.objectives import OBJECTIVES
+from fcco_lab.training.problem import OBJECTIVES
 
 OTHER = {
     "data": "usps",

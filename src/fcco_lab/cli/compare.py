@@ -15,8 +15,7 @@ from fcco_lab.report import write_report
 from fcco_lab.results import Results
 from fcco_lab.runs import QUANTITIES
 from fcco_lab.training import Config
-from fcco_lab.training.objectives import kind_of
-from fcco_lab.training.problem import load_problem
+from fcco_lab.training.problem import kind_of, load_problem
 
 __all__ = ["compare"]
 

@@ -26,6 +26,8 @@ class Check(NamedTuple):
 
 POSITIVE = Check("be positive", lambda value: value > 0)
 NOT_NEGATIVE = Check("not be negative", lambda value: value >= 0)
+A_SHARE = Check("lie in [0, 1)", lambda value: 0 <= value < 1)
+BELOW_2_62 = Check("be below 2**62 in size", lambda value: abs(value) < 2**62)
 
 _OWN = "; or your own as module:name"
 
@@ -78,24 +80,13 @@ class Config:
         ValueError: lr must be positive, got -1.0
     """
 
-    data: str = setting(
-        "digits",
-        "A data set by name (usps, a9a, metabric, ...) or your own file: .npz, .csv, .parquet.",
-    )
+    data: str = setting("digits", "A data set by name, or your own file: .npz, .csv, .parquet.")
     target: str = setting(
-        "",
-        "Target columns of your own table, with commas: label; time,event (survival); grade,query "
-        "(ranking). These are the defaults.",
+        "", "Target columns of your own table, with commas (label; time,event; grade,query)."
     )
     drop: str = setting("", "Columns of your own table to leave out, with commas.")
-    train_size: int = setting(
-        0, "Training samples to use, the same share of every class; 0: all.", NOT_NEGATIVE
-    )
-    holdout: float = setting(
-        0.0,
-        "Share of the training set to hold out and test on instead of the test set.",
-        Check("lie in [0, 1)", lambda share: 0 <= share < 1),
-    )
+    train_size: int = setting(0, "Training samples to use, stratified; 0: all.", NOT_NEGATIVE)
+    holdout: float = setting(0.0, "Share of the training set to test on instead.", A_SHARE)
     objective: str = setting(
         "auc",
         "auc: AUC by moments of the scores; auc-odds: by moments of log-odds; auc-exp: by "
@@ -119,44 +110,24 @@ class Config:
     gamma: str | float = setting(
         "age", "Correction of u, by name or as a number", choices=("age", "theory", "storm")
     )
-    safeguard: bool = setting(
-        True, "Bound the correction of z by ChangeBound if the method has one."
-    )
-    updated_slopes: bool = setting(
-        False, "Take slopes at u_t; see fcco.SOX. With auc-exp, methods that can always do."
-    )
+    safeguard: bool = setting(True, "Bound the correction of z, if there is one, by ChangeBound.")
+    updated_slopes: bool = setting(False, "Take slopes at u_t; with auc-exp always, if possible.")
     snapshot_every: int = setting(
-        0,
-        "Steps between exact passes (version 3); 0: one exact pass per epoch.",
-        NOT_NEGATIVE,
+        0, "Steps between exact passes (version 3); 0: one exact pass per epoch.", NOT_NEGATIVE
     )
     weight_decay: float = setting(0.0, "Decoupled weight decay.", NOT_NEGATIVE)
-    decay: str = setting(
-        "linear", "Schedule of lr, down to 0 or constant", choices=("linear", "none")
-    )
+    decay: str = setting("linear", "Decay of lr to 0, or none", choices=("linear", "none"))
     blocks_per_step: int = setting(5, "Blocks (tasks) per step, B1.", POSITIVE)
     samples_per_block: int = setting(32, "Inner samples per block.", POSITIVE)
     shares: int = setting(
-        1,
-        "Number of shares the blocks are split into, so that up to as many processes see the same "
-        "batches. The number of processes must divide it, and it must divide B1.",
-        POSITIVE,
+        1, "Parts of the blocks; any number of processes that divides it is the same run.", POSITIVE
     )
     steps: int = setting(2000, "Number of steps, at most; 0: no limit but the work.", NOT_NEGATIVE)
     work: int = setting(
-        0,
-        "Inputs passed forward + 2 x inputs passed backward, at most; 0: no limit but the steps. "
-        "An input of an exact pass counts once for all tasks.",
-        NOT_NEGATIVE,
+        0, "Inputs passed forward + 2 x inputs passed backward, at most; 0: no limit.", NOT_NEGATIVE
     )
-    evaluations: int = setting(
-        20, "Evaluations of the exact objective and the test set, evenly spaced.", POSITIVE
-    )
-    seed: int = setting(
-        0,
-        "Seed of the initial weights and the batches.",
-        Check("be below 2**62 in size", lambda seed: abs(seed) < 2**62),
-    )
+    evaluations: int = setting(20, "Evaluations, evenly spaced.", POSITIVE)
+    seed: int = setting(0, "Seed of the initial weights and the batches.", BELOW_2_62)
     threads: int = setting(1, "Threads of torch; another number may round differently.", POSITIVE)
     device: str = setting("cpu", "Device: cpu, cuda, ...")
 

@@ -14,13 +14,12 @@ from fcco.data import exact_value
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import cut
 from fcco_lab.choices import choose
-from fcco_lab.files import write
+from fcco_lab.files import append, write
 from fcco_lab.runs import METRICS, Record
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.config import Config
 from fcco_lab.training.directory import claim, difference
 from fcco_lab.training.learners import make_learner
-from fcco_lab.training.metrics import MetricsFile
 from fcco_lab.training.problem import Problem, load_problem
 from fcco_lab.training.ranks import (
     PARALLEL,
@@ -91,7 +90,7 @@ class Training:
         self.ranks = Ranks()
         self.seconds = 0.0
         self.curve: list[dict[str, Any]] = []
-        self.metrics: MetricsFile | None = None
+        self._events: Any = None
         self.signal = 0
         """The number of the signal that interrupted the last ``run``, or 0."""
         self.resumed = 0
@@ -149,7 +148,7 @@ class Training:
         torch.manual_seed(self.config.seed + (self.ranks.rank << 32))
         self._resume()
         if self.output is not None and self.is_lead:
-            self.metrics = MetricsFile(self.output, self.curve, tensorboard=self.tensorboard)
+            self._begin_metrics(self.output)
         if not self.curve:
             self._evaluate()
             self.save()  # so that there is always one to go back to
@@ -162,6 +161,17 @@ class Training:
                 write(self.output / "model.pt", lambda file: torch.save(weights, file))
                 write(self.output / "record.json", json.dumps(record) + "\n")
         return record
+
+    def _begin_metrics(self, output: Path) -> None:
+        """Drop the evaluations after the step that the run goes on from: it makes them again."""
+        lines = "".join(json.dumps(point) + "\n" for point in self.curve)
+        write(output / "metrics.jsonl", lines)
+        if self.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # From here on a reader forgets what a run that was killed had written before.
+            onwards = self.step + 1 if self.curve else 0
+            self._events = SummaryWriter(output / "tensorboard", purge_step=onwards)
 
     def _train(self, report: Report, signals: list[int]) -> None:
         saved = shown = time.monotonic()
@@ -219,8 +229,12 @@ class Training:
             raise self._diverged(self.step, "the network's outputs are not finite")
         point |= problem.measure(scores)
         self.curve.append(point)
-        if self.metrics is not None:
-            self.metrics.add(point)
+        if self.output is not None and self.is_lead:
+            append(self.output / "metrics.jsonl", json.dumps(point))
+        if self._events is not None:
+            for name, value in point.items():
+                self._events.add_scalar(name, value, self.step)
+            self._events.flush()
 
     def record(self, status: str, reason: str = "") -> Record:
         """What is kept of the run."""
