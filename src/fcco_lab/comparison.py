@@ -1,8 +1,8 @@
 """Several methods and seeds on one problem, with the same work for each."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from fcco_lab.choices import choose
 from fcco_lab.entries import adopt, entry_of
 from fcco_lab.files import file_name, remove
 from fcco_lab.named_objects import is_named
+from fcco_lab.pool import run_jobs
 from fcco_lab.results import Results
 from fcco_lab.runs import Record
 from fcco_lab.training import Config, Diverged, Training
@@ -18,7 +19,7 @@ from fcco_lab.training.config import choices_of
 from fcco_lab.training.learners import inputs_of_a_step
 from fcco_lab.training.problem import Problem, load_problem
 
-__all__ = ["RunJob", "compare", "make_configs", "parse_contenders", "run_job"]
+__all__ = ["compare", "make_configs", "parse_contenders", "run_configs"]
 
 
 def compare(
@@ -119,25 +120,31 @@ def parse_contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]
     return pairs
 
 
-@dataclass(frozen=True)
-class RunJob:
-    """A config, the directory of its data, and a directory for unfinished runs."""
+def run_configs(
+    configs: Iterable[Config], path: Path, *, data_dir: Path | None, workers: int | None, what: str
+) -> list[Record]:
+    """Train with every config that has no record in the file yet; the records of all.
 
-    config: Config
-    data_dir: Path | None
-    scratch: Path
+    The other arguments are those of ``run_jobs``.
+    """
+    scratch = path.parent / "unfinished-runs"
+    work = partial(_run_config, data_dir=data_dir, scratch=scratch)
+    jobs = {config.name: config for config in configs}
+    records = run_jobs(jobs, work, path, workers=workers, what=what)
+    remove(scratch)
+    return records
 
 
-def run_job(job: RunJob) -> Record:
+def _run_config(config: Config, data_dir: Path | None, scratch: Path) -> Record:
     """Run to the end in a worker; an interruption leaves a checkpoint."""
-    output = job.scratch / file_name(job.config.name)
+    output = scratch / file_name(config.name)
     # All that the data and the objective depend on, so that runs on one data set read it once.
     settings = "data target drop train_size holdout objective temperature cross_entropy device"
-    known = {key: getattr(job.config, key) for key in settings.split()}
-    if is_named(job.config.method):
-        known["method"] = job.config.method
-    problem = _load(Config(**known), job.data_dir)
-    record = _finish(Training(job.config, output=output, problem=problem))
+    known = {key: getattr(config, key) for key in settings.split()}
+    if is_named(config.method):
+        known["method"] = config.method
+    problem = _load(Config(**known), data_dir)
+    record = _finish(Training(config, output=output, problem=problem))
     if record["status"] != "running":
         remove(output)
     return record

@@ -61,7 +61,7 @@ def benchmark(
         from fcco_lab.benchmark.experiment import Budget, jobs_of, measure, prepare
         from fcco_lab.benchmark.problems import PROBLEMS
         from fcco_lab.benchmark.solvers import USUAL
-        from fcco_lab.cli.pool import run_jobs
+        from fcco_lab.pool import run_jobs
 
         words = {word: (word, data_dir) for word in problem or PROBLEMS}
         known = run_jobs(words, prepare, output / "problems.jsonl", workers=jobs, what="optima")

@@ -7,9 +7,8 @@ import typer
 from rich.console import Console
 
 from fcco_lab.cli.options import DataDir, Output, Workers, takes_settings
-from fcco_lab.cli.pool import run_configs
 from fcco_lab.cli.tables import print_records
-from fcco_lab.comparison import make_configs, parse_contenders
+from fcco_lab.comparison import make_configs, parse_contenders, run_configs
 from fcco_lab.presentation.figures import plot_axes
 from fcco_lab.report import write_report
 from fcco_lab.results import Results

@@ -56,8 +56,8 @@ def rates(
     Fits an exponent with an interval for each, shows which appear, and keeps every run: an
     interrupted measurement goes on with the same command.
     """
-    from fcco_lab.cli.pool import run_jobs
     from fcco_lab.cli.tables import print_table
+    from fcco_lab.pool import run_jobs
     from fcco_lab.theory.questions import measure
     from fcco_lab.theory.verdicts import plot_verdict, verdicts
 

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from fcco_lab.choices import choose
 from fcco_lab.cli.options import DataDir, Output, Workers
-from fcco_lab.cli.pool import run_configs
 from fcco_lab.cli.tables import print_records
+from fcco_lab.comparison import run_configs
 from fcco_lab.datasets import available
 from fcco_lab.reproduction.artefacts import draw
 from fcco_lab.reproduction.plan import ARTEFACTS, Item

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from fcco_lab.cli.options import DataDir, Output, Workers, takes_settings
-from fcco_lab.cli.pool import run_configs
 from fcco_lab.cli.tables import print_table
+from fcco_lab.comparison import run_configs
 from fcco_lab.files import write
 from fcco_lab.runs import METRICS, Record, main_metric
 from fcco_lab.training import Config

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -13,30 +13,16 @@ from typing import TypeVar
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fcco_lab.comparison import RunJob, run_job
-from fcco_lab.files import remove
 from fcco_lab.results import Results
 from fcco_lab.runs import Record
-from fcco_lab.training import Config
 
-__all__ = ["Interrupted", "run_configs", "run_jobs"]
+__all__ = ["Interrupted", "run_jobs"]
 
 Job = TypeVar("Job")
 
 
 class Interrupted(Exception):
     """Not all jobs were done; what was done is kept."""
-
-
-def run_configs(
-    configs: Iterable[Config], path: Path, *, data_dir: Path | None, workers: int | None, what: str
-) -> list[Record]:
-    """Train with every config that has no record yet; the records of all."""
-    scratch = path.parent / "unfinished-runs"
-    jobs = {config.name: RunJob(config, data_dir, scratch) for config in configs}
-    records = run_jobs(jobs, run_job, path, workers=workers, what=what)
-    remove(scratch)
-    return records
 
 
 def run_jobs(
