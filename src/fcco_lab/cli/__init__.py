@@ -49,7 +49,7 @@ def _is_users(error: Exception) -> bool:
 
 
 def _describe(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("fcco"):
         return f"this needs {error.name}; install it with: pip install 'fcco[lab]'"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"

@@ -89,9 +89,7 @@ class Config:
     holdout: float = setting(0.0, "Share of the training set to test on instead.", A_SHARE)
     objective: str = setting(
         "auc",
-        "auc: AUC by moments of the scores; auc-odds: by moments of log-odds; auc-exp: by "
-        "exponentials; gap: by the gap of means, as the paper solves it; ap: average precision; "
-        "cox: for survival data; ndcg and listnet: for rankings",
+        "Objective; cox is for survival data, ndcg and listnet for rankings, others for classes",
         choices=("auc", "auc-odds", "auc-exp", "gap", "ap", "cox", "ndcg", "listnet"),
         own=True,
     )
