@@ -26,9 +26,12 @@ def main() -> None:
         sys.exit(130)  # before there was anything to save
     except Exception as error:
         # Of several processes one tells the reason, and torchrun ends the others while they wait:
-        # the first that has it, and last of all those who merely lost the others.
-        if "RANK" in os.environ:
-            time.sleep(min(int(os.environ["RANK"]), 5) if _is_users(error) else 10)
+        # the first, or another that alone has it, but none that merely lost the others.
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            if not _is_users(error):
+                time.sleep(20)
+            elif os.environ.get("RANK") != "0":
+                time.sleep(5)
         sys.exit(f"fcco: {_describe(error)}")
 
 
