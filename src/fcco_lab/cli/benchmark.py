@@ -8,7 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fcco_lab.benchmark.experiment import Budget, jobs_of, measure, prepare
+from fcco_lab.benchmark.problems import PROBLEMS
+from fcco_lab.benchmark.report import write_report
+from fcco_lab.benchmark.solvers import USUAL, solvers
 from fcco_lab.cli.options import DataDir, Output
+from fcco_lab.pool import run_jobs
 
 __all__ = ["benchmark"]
 
@@ -58,11 +63,6 @@ def benchmark(
         _list(console)
         return
     if action is Action.RUN:
-        from fcco_lab.benchmark.experiment import Budget, jobs_of, measure, prepare
-        from fcco_lab.benchmark.problems import PROBLEMS
-        from fcco_lab.benchmark.solvers import USUAL
-        from fcco_lab.pool import run_jobs
-
         words = {word: (word, data_dir) for word in problem or PROBLEMS}
         known = run_jobs(words, prepare, output / "problems.jsonl", workers=jobs, what="optima")
         budget = Budget(passes, seconds, tuned, seeds, data_dir)
@@ -70,17 +70,12 @@ def benchmark(
         wanted = jobs_of(facts, solver or USUAL, batch or [16, 64], budget)
         runs = {job.name: job for job in wanted}
         run_jobs(runs, measure, output / "runs.jsonl", workers=jobs, what="runs")
-    from fcco_lab.benchmark.report import write_report
-
     write_report(output)
     console.print(f"report.md and its figures are in {output}")
 
 
 def _list(console: Console) -> None:
     """Print the names, and what each problem is."""
-    from fcco_lab.benchmark.problems import PROBLEMS
-    from fcco_lab.benchmark.solvers import USUAL, solvers
-
     console.print("Problems, in the order in which they are run:")
     for name, load in PROBLEMS.items():
         function = load.func if isinstance(load, partial) else load

@@ -2,14 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-if TYPE_CHECKING:
-    from fcco_lab.demo import Outcome
+from fcco_lab.cli.tables import print_table
+from fcco_lab.demo import PARTS, Outcome, draw
+from fcco_lab.files import write
 
 __all__ = ["demo"]
 
@@ -28,10 +29,6 @@ def demo(
     Takes less than a minute, and ends with a table and a figure of what this run obtained. The data
     comes with scikit-learn and lifelines.
     """
-    from fcco_lab.cli.tables import print_table  # not at the top: help does without torch
-    from fcco_lab.demo import PARTS, draw
-    from fcco_lab.files import write
-
     console = Console()
     found: dict[tuple[str, str], Outcome] = {}
     total = sum(len(part.contenders) for part in PARTS)
@@ -74,7 +71,7 @@ def demo(
     console.print(f"figure: {output / 'demo.png'}   numbers: {output / 'demo.json'}")
 
 
-def _objective_at(outcome: "Outcome", place: float) -> str:
+def _objective_at(outcome: Outcome, place: float) -> str:
     """The objective at the measured cost that is nearest to a place on the horizontal axis."""
     pairs = zip(outcome.cost, outcome.objective, strict=True)
     return f"{min(pairs, key=lambda pair: abs(pair[0] - place))[1]:.2g}"

@@ -2,26 +2,24 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from fcco_lab.choices import choose
 from fcco_lab.cli.options import Output, Workers
+from fcco_lab.cli.tables import print_table
 from fcco_lab.files import write
-
-if TYPE_CHECKING:
-    from fcco_lab.theory.questions import Cell
-    from fcco_lab.theory.verdicts import Verdict
+from fcco_lab.pool import run_jobs
+from fcco_lab.theory.questions import QUESTIONS, Cell, measure
+from fcco_lab.theory.verdicts import Verdict, plot_verdict, verdicts
 
 __all__ = ["cells", "rates"]
 
 
-def cells(*, quick: bool, only: list[str]) -> list["Cell"]:
+def cells(*, quick: bool, only: list[str]) -> list[Cell]:
     """What is to be run, the longest first so that the cores stay busy to the end."""
-    from fcco_lab.theory.questions import QUESTIONS, Cell
-
     for key in only:
         choose("question", key, QUESTIONS)
     runs = 16 if quick else 64
@@ -56,11 +54,6 @@ def rates(
     Fits an exponent with an interval for each, shows which appear, and keeps every run: an
     interrupted measurement goes on with the same command.
     """
-    from fcco_lab.cli.tables import print_table
-    from fcco_lab.pool import run_jobs
-    from fcco_lab.theory.questions import measure
-    from fcco_lab.theory.verdicts import plot_verdict, verdicts
-
     console = Console()
     wanted = {cell.name: cell for cell in cells(quick=quick, only=only or [])}
     file = output / "cells.jsonl"
@@ -78,7 +71,7 @@ def rates(
     console.print(f"figures, rates.json and the single runs are in {output}")
 
 
-def _row(verdict: "Verdict") -> tuple[str, ...]:
+def _row(verdict: Verdict) -> tuple[str, ...]:
     fit = verdict.measured
     return (
         f"{verdict.theorem} {verdict.quantity} vs {verdict.axis}",
