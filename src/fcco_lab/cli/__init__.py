@@ -25,14 +25,24 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)  # before there was anything to save
     except Exception as error:
-        # Of several processes one tells the reason, and torchrun ends the others while they wait:
-        # the first, or another that alone has it, but none that merely lost the others.
+        message = f"fcco: {_describe(error)}"
         if os.environ.get("WORLD_SIZE", "1") != "1":
-            if not _is_users(error):
-                time.sleep(20)
-            elif os.environ.get("RANK") != "0":
-                time.sleep(5)
-        sys.exit(f"fcco: {_describe(error)}")
+            _exit_in_turn(message, error)
+        sys.exit(message)
+
+
+def _exit_in_turn(message: str, error: Exception) -> None:
+    """Of several processes one tells the reason, and torchrun ends the others while they wait.
+
+    The first one tells it, or another that alone has it, but none that merely lost the others.
+    """
+    if not _is_users(error):
+        time.sleep(30)
+    elif os.environ.get("RANK") != "0":
+        time.sleep(10)
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
+    os._exit(1)  # torchrun waits for the end of the process, and torch's threads take seconds
 
 
 def _run() -> None:
