@@ -2,22 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from fcco.methods import Entry, Method
 from fcco_lab.choices import choose
 from fcco_lab.entries import adopt, entry_of
-from fcco_lab.jobs import finish
+from fcco_lab.files import file_name, remove
 from fcco_lab.named_objects import is_named
+from fcco_lab.pool import run_jobs
 from fcco_lab.results import Results
 from fcco_lab.runs import Record
-from fcco_lab.training import Config, Training
-from fcco_lab.training.compositional import inputs_of_a_step
+from fcco_lab.training import Config, Diverged, Training
 from fcco_lab.training.config import choices_of
+from fcco_lab.training.learners import inputs_of_a_step
 from fcco_lab.training.problem import Problem, load_problem
 
-__all__ = ["compare", "make_configs", "parse_contenders"]
+__all__ = ["compare", "make_configs", "parse_contenders", "run_configs"]
 
 
 def compare(
@@ -65,7 +67,7 @@ def compare(
     results = None if output is None else Results(Path(output) / "runs.jsonl")
     records = []
     for one in make_configs(config, contenders, seeds, problem):
-        record = finish(Training(one, problem=problem))
+        record = _finish(Training(one, problem=problem))
         if record["status"] == "running":  # a signal ended it
             raise KeyboardInterrupt
         records.append(record)
@@ -116,3 +118,44 @@ def parse_contenders(words: Iterable[str], update: str) -> list[tuple[str, str]]
         choose("update", rule, updates)
         pairs.append((method, rule))
     return pairs
+
+
+def run_configs(
+    configs: Iterable[Config], path: Path, *, data_dir: Path | None, workers: int | None, what: str
+) -> list[Record]:
+    """Train with every config that has no record in the file yet; the records of all.
+
+    The other arguments are those of ``run_jobs``.
+    """
+    scratch = path.parent / "unfinished-runs"
+    work = partial(_run_config, data_dir=data_dir, scratch=scratch)
+    jobs = {config.name: config for config in configs}
+    records = run_jobs(jobs, work, path, workers=workers, what=what)
+    remove(scratch)
+    return records
+
+
+def _run_config(config: Config, data_dir: Path | None, scratch: Path) -> Record:
+    """Run to the end in a worker; an interruption leaves a checkpoint."""
+    output = scratch / file_name(config.name)
+    # All that the data and the objective depend on, so that runs on one data set read it once.
+    settings = "data target drop train_size holdout objective temperature cross_entropy device"
+    known = {key: getattr(config, key) for key in settings.split()}
+    if is_named(config.method):
+        known["method"] = config.method
+    problem = _load(Config(**known), data_dir)
+    record = _finish(Training(config, output=output, problem=problem))
+    if record["status"] != "running":
+        remove(output)
+    return record
+
+
+_load = lru_cache(maxsize=2)(load_problem)
+
+
+def _finish(training: Training) -> Record:
+    """Run to the end; divergence is a result."""
+    try:
+        return training.run()
+    except Diverged as error:
+        return training.record("diverged", str(error))

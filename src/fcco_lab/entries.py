@@ -3,7 +3,7 @@
 from fcco.methods import REGISTRY, Entry, Method, SlopeAt, find
 from fcco_lab.named_objects import is_named, load_named
 
-__all__ = ["BASELINES", "adopt", "coefficients_of", "contender_names", "entry_of"]
+__all__ = ["BASELINES", "adopt", "contender_names", "entry_of"]
 
 BASELINES = ("cross-entropy", "min-max")
 """The usual alternatives to a method: an ordinary loss with a torch optimizer."""
@@ -34,17 +34,6 @@ def entry_of(name: str) -> Entry | None:
     if is_named(name) and name not in _ADOPTED:
         _ADOPTED[name] = _as_entry(f"method {name!r}", load_named("method", name))
     return _ADOPTED[name] if name in _ADOPTED else find(name)
-
-
-def coefficients_of(name: str) -> tuple[str, ...]:
-    """The coefficients that a contender has.
-
-    Examples:
-        >>> coefficients_of("soap"), coefficients_of("min-max")
-        (('lr', 'beta'), ('lr',))
-    """
-    entry = entry_of(name)
-    return ("lr",) if entry is None else entry.coefficients
 
 
 def adopt(method: Method | Entry) -> str:

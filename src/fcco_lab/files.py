@@ -85,7 +85,4 @@ def remove(path: Path) -> None:
 def remove_leftovers(directory: Path) -> None:
     """Remove the temporary files of processes that were killed; none may be writing there."""
     for left in directory.glob(".*.part"):
-        if left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
-        else:
-            left.unlink()
+        remove(left)

@@ -64,19 +64,14 @@ def resnet(make: str, shape: tuple[int, ...], outputs: int, *, small: bool) -> n
     return network
 
 
-def densenet121(shape: tuple[int, ...], outputs: int, *, small: bool) -> nn.Module:
-    """DenseNet-121 of monai; ``small``: with a stem for small images."""
+def densenet121(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """DenseNet-121 of monai, with a stem for small images."""
     from monai.networks.nets import DenseNet121  # type: ignore[attr-defined]
 
-    if not small and min(shape[1:]) < 29:
-        raise ValueError(
-            "densenet121-imagenet halves an image five times and needs at least 29 pixels per "
-            f"side, got {shape[1]} x {shape[2]}: use densenet121"
-        )
     network: Any = DenseNet121(spatial_dims=2, in_channels=shape[0], out_channels=outputs)
-    if small:  # its stem cannot be chosen
-        network.features.conv0 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
-        network.features.pool0 = nn.Identity()
+    # Its stem cannot be chosen.
+    network.features.conv0 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
+    network.features.pool0 = nn.Identity()
     return network  # type: ignore[no-any-return]
 
 
@@ -86,10 +81,9 @@ NETWORKS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
     "cnn": compact_cnn,
     "resnet18": partial(resnet, "resnet18", small=True),
     "resnet34": partial(resnet, "resnet34", small=True),
-    "densenet121": partial(densenet121, small=True),
+    "densenet121": densenet121,
     "resnet18-imagenet": partial(resnet, "resnet18", small=False),
     "resnet34-imagenet": partial(resnet, "resnet34", small=False),
-    "densenet121-imagenet": partial(densenet121, small=False),
 }
 """From the shape of one input and the number of outputs to a network. ``-imagenet``: the stem for
 large images, which needs a sixteenth of the work on small ones."""
@@ -98,10 +92,14 @@ large images, which needs a sixteenth of the work on small ones."""
 def build_network(name: str, shape: tuple[int, ...], outputs: int, *, seed: int) -> nn.Module:
     """The network ``name``, with the same weights for the same seed; the global RNG is unchanged.
 
+    "auto" is cnn for images and mlp for features.
+
     Examples:
         >>> sum(p.numel() for p in build_network("linear", (64,), 10, seed=0).parameters())
         650
     """
+    if name == "auto":
+        name = "cnn" if len(shape) == 3 else "mlp"
     choose("network", name, NETWORKS)
     if len(shape) != 3 and name not in ("linear", "mlp"):
         raise ValueError(

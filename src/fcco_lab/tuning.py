@@ -1,26 +1,17 @@
-"""Finding lr, alpha and beta on held-out data: the paper's grid, or points of a Sobol sequence."""
+"""Finding lr, alpha and beta on held-out data, at points of a Sobol sequence."""
 
 import json
 import math
 from collections.abc import Iterable
 from dataclasses import fields, replace
-from itertools import product
 
 from torch.quasirandom import SobolEngine
 
-from fcco.methods.coefficients import gamma_theory
-from fcco_lab.entries import coefficients_of
+from fcco_lab.entries import entry_of
 from fcco_lab.runs import Record, main_metric
 from fcco_lab.training import Config
 
-__all__ = ["as_toml", "best_first", "for_tuning", "grid", "sobol", "tuned_keys"]
-
-GRID = {
-    "lr": (1e-4, 1e-3, 2e-3, 5e-3, 1e-2),
-    "alpha": (0.1, 0.5, 0.9, 1.0),
-    "beta": (0.1, 0.5, 0.9, 1.0),
-}
-"""The paper's values."""
+__all__ = ["as_toml", "best_first", "for_tuning", "sobol", "tuned_keys"]
 
 HOLDOUT = 0.2
 """The fraction of the training set that is held out for tuning."""
@@ -43,41 +34,10 @@ def tuned_keys(method: str) -> tuple[str, ...]:
         >>> tuned_keys("msvrm-v2"), tuned_keys("soap"), tuned_keys("cross-entropy")
         (('lr', 'alpha', 'beta'), ('lr', 'beta'), ('lr',))
     """
-    return tuple(key for key in coefficients_of(method) if key != "gamma")
-
-
-def grid(config: Config, num_blocks: int) -> list[Config]:
-    """The paper's grid of the coefficients that the method has, but for what would be refused.
-
-    Args:
-        config: the config of every run, except for the coefficients.
-        num_blocks: m.
-
-    Examples:
-        >>> len(grid(Config(), 10)), len(grid(Config(method="min-max"), 10))
-        (80, 5)
-        >>> len(grid(Config(gamma="theory"), 10))
-        60
-    """
-    keys = tuned_keys(config.method)
-    points = [
-        Config.from_dict(config.as_record() | dict(zip(keys, values, strict=True)))
-        for values in product(*(GRID[key] for key in keys))
-    ]
-    return [point for point in points if not _is_refused(point, num_blocks)]
-
-
-def _is_refused(config: Config, num_blocks: int) -> bool:
-    """Whether gamma="theory" is singular at this beta."""
-    if "gamma" not in coefficients_of(config.method) or config.gamma != "theory":
-        return False
-    if isinstance(config.beta, str):
-        return False  # the optimizer itself says what is wrong
-    try:
-        gamma_theory(config.beta, num_blocks, min(config.blocks_per_step, num_blocks))
-    except ValueError:
-        return True
-    return False
+    entry = entry_of(method)
+    if entry is None:
+        return ("lr",)
+    return tuple(key for key in entry.coefficients if key != "gamma")
 
 
 def sobol(config: Config, trials: int) -> list[Config]:

@@ -17,6 +17,18 @@ SMALL = ("--network", "linear", "--steps", "20", "--evaluations", "2", "--no-ten
 """A run of a moment."""
 
 
+def flags(settings):
+    """Settings as words of a command."""
+    words = []
+    for key, value in settings.items():
+        name = key.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            words.append(f"--{name}={value}")
+    return words
+
+
 @dataclass(frozen=True)
 class Done:
     """What a command printed and how it ended."""

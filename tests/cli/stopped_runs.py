@@ -1,13 +1,15 @@
 """A small run that is killed at a step of its own, for the tests of its directory."""
 
 import pytest
+from cli.command import flags
 
 from fcco_lab.training import Config, Training
 from fcco_lab.training.problem import load_problem
 
-CONFIG = Config(network="linear", steps=12, evaluations=3, samples_per_block=4)
+SETTINGS = {"network": "linear", "steps": 12, "evaluations": 3, "samples_per_block": 4}
+CONFIG = Config(**SETTINGS)
 PROBLEM = load_problem(CONFIG)
-FLAGS = [f"--set={key}={value}" for key, value in CONFIG.as_record().items()]
+FLAGS = [*flags(SETTINGS), "--objective=auc"]
 
 
 def run(output, config=CONFIG, *, at=None, **more):

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from fcco_lab.files import temporary_name
-from fcco_lab.training import Config, Training, objectives, problem
+from fcco_lab.training import Config, Training, problem
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.problem import load_problem
 
@@ -52,8 +52,8 @@ def arm(place, calls, *, after):
     elif place == "unlink":
         Path.unlink = count_down(Path.unlink, calls, after=after)
     elif place == "evaluation":
-        area = count_down(objectives.MultiTaskAUC.metric, calls, after=after)
-        objectives.MultiTaskAUC.metric = area
+        area = count_down(problem.MultiTaskAUC.metric, calls, after=after)
+        problem.MultiTaskAUC.metric = area
     elif place == "network":
         problem.build_network = count_down(problem.build_network, 1, after=after)
     else:

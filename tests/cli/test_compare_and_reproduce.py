@@ -160,7 +160,7 @@ def test_reproduce_says_what_it_lacks(tmp_path, small, monkeypatch):
 
 def test_compare_gives_all_the_same_work(tmp_path):
     words = ("--methods", "sox,msvrm-v1,msvrm-v3:normalized,cross-entropy,min-max", "--seeds", 2)
-    budget = ("--steps", 15, "--network", "linear", "--set", "evaluations=3")
+    budget = ("--steps", 15, "--network", "linear", "--evaluations", 3)
     done = run("compare", *words, *budget, "--output", tmp_path)
     assert done.exit_code == 0, done.output
     records = read_runs([tmp_path])
@@ -189,7 +189,7 @@ def test_sigterm_ends_the_workers_and_the_same_command_goes_on(tmp_path):
     """One worker: the second run is under way when the first has been kept."""
     command = [sys.executable, "-m", "fcco_lab", "compare", "--methods", "cross-entropy,msvrm-v2"]
     command += ["--network", "linear", "--steps", "400", "--seeds", "2", "--output", tmp_path]
-    command += ["--set", "evaluations=2", "--workers", "1"]
+    command += ["--evaluations", "2", "--workers", "1"]
     started = subprocess.Popen(
         command,
         start_new_session=True,

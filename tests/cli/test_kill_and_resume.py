@@ -10,7 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
-from cli.command import assert_same_run, evaluations, finish, saved_steps, start, wait_for_step
+from cli.command import (
+    assert_same_run,
+    evaluations,
+    finish,
+    flags,
+    saved_steps,
+    start,
+    wait_for_step,
+)
 from cli.storm import PLACES
 
 from fcco_lab.entries import BASELINES
@@ -89,8 +97,14 @@ def test_a_hundred_kills_of_every_method(tmp_path):
 
 
 def words(method):
-    flags = [f"--set={key}={value}" for key, value in settings(method).items()]
-    return ["train", *flags, "--output", "run", "--no-tensorboard", "--checkpoint-every=0"]
+    return [
+        "train",
+        *flags(settings(method)),
+        "--output",
+        "run",
+        "--no-tensorboard",
+        "--checkpoint-every=0",
+    ]
 
 
 @pytest.fixture(scope="module")

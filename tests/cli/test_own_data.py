@@ -402,7 +402,7 @@ def test_train_on_a_table(tmp_path, capsys, monkeypatch, cancer):
 
 def test_a_second_setting_has_a_directory_of_its_own(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for words in ((), ("--lr", "0.1"), ("--set", "alpha=0.25"), ("--lr", "0.1")):
+    for words in ((), ("--lr", "0.1"), ("--alpha", "0.25"), ("--lr", "0.1")):
         assert call(capsys, "train", *SMALL, *words).code == 0
     names = sorted(path.name for path in Path("runs/train").iterdir())
     assert len(names) == 3

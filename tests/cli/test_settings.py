@@ -1,4 +1,4 @@
-"""A setting is written once: flags, files, ``--set``, help and errors all come from ``Config``."""
+"""A setting is written once: flags, files, help and errors all come from ``Config``."""
 
 import ast
 import json
@@ -8,16 +8,15 @@ from dataclasses import fields, replace
 from importlib import import_module
 
 import pytest
-from cli.command import call
+from cli.command import call, flags
 
 from fcco_lab.cli import options
 from fcco_lab.cli.app import COMMANDS
 from fcco_lab.cli.options import make_config
 from fcco_lab.cli.tune import SEARCHED
 from fcco_lab.training import Config, read_toml
-from fcco_lab.training.config import choices_of
-from fcco_lab.training.objectives import OBJECTIVES
-from fcco_lab.training.setting import describe
+from fcco_lab.training.config import choices_of, describe
+from fcco_lab.training.problem import OBJECTIVES
 
 OTHER = {
     "data": "usps",
@@ -27,9 +26,7 @@ OTHER = {
     "holdout": 0.25,
     "objective": "gap",
     "temperature": 0.25,
-    "bounded": False,
     "cross_entropy": 0.75,
-    "log_odds": False,
     "network": "mlp",
     "method": "msvrm-v1",
     "update": "plain",
@@ -39,7 +36,6 @@ OTHER = {
     "gamma": 0.375,
     "safeguard": False,
     "updated_slopes": True,
-    "one_slope": True,
     "snapshot_every": 9,
     "weight_decay": 0.5,
     "decay": "none",
@@ -49,7 +45,6 @@ OTHER = {
     "steps": 11,
     "work": 12,
     "evaluations": 3,
-    "diagnostics": True,
     "seed": -5,
     "threads": 2,
     "device": "cpu:0",
@@ -84,19 +79,15 @@ DECIDED = {"train": (), "compare": ("method",), "tune": SEARCHED}
     ("command", "name"),
     [(c, n) for c, decided in DECIDED.items() for n in OTHER if n not in decided],
 )
-def test_a_flag_a_key_and_set_say_the_same(tmp_path, capsys, monkeypatch, command, name):
+def test_a_flag_and_a_key_say_the_same(tmp_path, capsys, monkeypatch, command, name):
     value = OTHER[name]
     wanted = Config(**{name: value})
     if command != "compare" and name != "objective":
         wanted = replace(wanted, objective=wanted.usual_objective)
-    dashed, text = name.replace("_", "-"), str(value)
-    flag = [f"--{dashed}" if value else f"--no-{dashed}"]
-    if not isinstance(value, bool):
-        flag = [f"--{dashed}", text]
     file = tmp_path / "run.toml"
     file.write_text(f"{name} = {json.dumps(value)}\n")
     assert read_toml(file) == {name: value}
-    for words in (flag, ["--config", file], *(["--set", f"{n}={text}"] for n in (name, dashed))):
+    for words in (flags({name: value}), ["--config", file]):
         made = given_to(command, capsys, monkeypatch, *words)
         assert made == wanted, words
         assert type(getattr(made, name)) is type(value), "so that a run has one name"

@@ -1,44 +1,17 @@
-"""``fcco tune``: the grid, the sequence, what is chosen, and going on after an interruption."""
+"""``fcco tune``: the sequence, what is chosen, and going on after an interruption."""
 
 import json
-from itertools import product
 
 import pytest
 import torch
 from cli.command import call
 
 from fcco_lab.datasets import load_classes
-from fcco_lab.training import Config, Training, read_toml
+from fcco_lab.training import Config, read_toml
 from fcco_lab.training.problem import load_problem
-from fcco_lab.tuning import best_first, for_tuning, grid, sobol
+from fcco_lab.tuning import best_first, for_tuning, sobol
 
-PAPER_LRS, PAPER_WEIGHTS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2), (0.1, 0.5, 0.9, 1.0)
 TINY = ("--network", "linear", "--steps", "10", "--evaluations", "2", "--workers", "1")
-
-
-def test_grid_is_the_papers_over_the_coefficients_that_a_method_has():
-    settings = {(point.lr, point.alpha, point.beta) for point in grid(Config(), 10)}
-    assert settings == set(product(PAPER_LRS, PAPER_WEIGHTS, PAPER_WEIGHTS))
-    for method, fixed in (("soap", "alpha"), ("bsgd", "beta")):
-        points = grid(Config(method=method, alpha=0.3, beta=0.3), 10)
-        assert len(points) == 20
-        assert {getattr(point, fixed) for point in points} == {0.3}
-    for method in ("cross-entropy", "min-max"):
-        assert [point.lr for point in grid(Config(method=method), 10)] == list(PAPER_LRS)
-
-
-@pytest.mark.filterwarnings("ignore:.*is analysed for beta <= 1/2 only")
-@pytest.mark.parametrize("blocks", [5, 10])
-def test_grid_leaves_out_exactly_what_the_optimizer_refuses(blocks):
-    base = Config(network="linear", steps=2, evaluations=1, gamma="theory", blocks_per_step=blocks)
-    kept = {point.beta for point in grid(base, 10)}
-    for beta in (0.9, 1.0):
-        point = Config.from_dict(base.as_record() | {"beta": beta})
-        if beta in kept:
-            assert Training(point).run()["status"] == "finished"
-        else:
-            with pytest.raises(ValueError, match="singular at beta=1"):
-                Training(point).run()
 
 
 def test_the_sequence_covers_the_ranges_evenly():
@@ -111,7 +84,6 @@ def test_tuning_sees_a_part_of_the_training_set_and_nothing_of_the_test_set():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--search", "random"), "unknown search 'random'"),
         (("--data", "digit"), "did you mean 'digits'"),
         (("--data", "usps", "--data-dir", "."), "no usps in"),
     ],

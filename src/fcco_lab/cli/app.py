@@ -16,7 +16,6 @@ COMMANDS = {
     "tune": "Find lr, alpha and beta on a held-out part of the training set.",
     "reproduce": "Tune, run and draw one of the paper's figures or tables.",
     "report": "Write one HTML page with plots and tables of any set of runs.",
-    "recipes": "Show the coefficients of a theorem, and a program that uses them.",
     "rates": "Measure the rate of every theorem, beside what it claims.",
     "benchmark": "Compare solvers on problems with a known optimum, and say who wins where.",
 }

@@ -8,7 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fcco_lab.cli.options import DataDir
+from fcco_lab.benchmark.experiment import Budget, jobs_of, measure, prepare
+from fcco_lab.benchmark.problems import PROBLEMS
+from fcco_lab.benchmark.report import write_report
+from fcco_lab.benchmark.solvers import USUAL, solvers
+from fcco_lab.cli.options import DataDir, Output
+from fcco_lab.pool import run_jobs
 
 __all__ = ["benchmark"]
 
@@ -38,9 +43,7 @@ def benchmark(
         typer.Option(min=2, help="Inputs per step; may be repeated (default: 16 and 64)."),
     ] = None,
     data_dir: DataDir = None,
-    output: Annotated[
-        Path, typer.Option(help="Where records and the report are; the same place resumes.")
-    ] = Path("runs/benchmark"),
+    output: Output = Path("runs/benchmark"),
     jobs: Annotated[int, typer.Option(min=1, help="Processes, one thread each.")] = 1,
     tuned: Annotated[int, typer.Option(min=0, help="Settings tried besides the default.")] = 8,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of every setting.")] = 1,
@@ -60,33 +63,19 @@ def benchmark(
         _list(console)
         return
     if action is Action.RUN:
-        from fcco_lab.benchmark.experiment import Budget, jobs_of, measure, prepare
-        from fcco_lab.benchmark.problems import PROBLEMS
-        from fcco_lab.benchmark.solvers import USUAL
-        from fcco_lab.cli.pool import run_jobs
-        from fcco_lab.results import Results
-
-        words = problem or list(PROBLEMS)
-        known, results = Results(output / "problems.jsonl"), Results(output / "runs.jsonl")
-        new = [(word, data_dir) for word in words if word not in known]
-        run_jobs(new, prepare, known, console=console, workers=jobs, what="optima")
+        words = {word: (word, data_dir) for word in problem or PROBLEMS}
+        known = run_jobs(words, prepare, output / "problems.jsonl", workers=jobs, what="optima")
         budget = Budget(passes, seconds, tuned, seeds, data_dir)
-        facts = {word: known.records[word] for word in words}
+        facts = dict(zip(words, known, strict=True))
         wanted = jobs_of(facts, solver or USUAL, batch or [16, 64], budget)
-        done = {name for name, run in results.records.items() if run["status"] != "error"}
-        missing = [job for job in wanted if job.name not in done]
-        run_jobs(missing, measure, results, console=console, workers=jobs, what="runs")
-    from fcco_lab.benchmark.report import write_report
-
+        runs = {job.name: job for job in wanted}
+        run_jobs(runs, measure, output / "runs.jsonl", workers=jobs, what="runs")
     write_report(output)
     console.print(f"report.md and its figures are in {output}")
 
 
 def _list(console: Console) -> None:
     """Print the names, and what each problem is."""
-    from fcco_lab.benchmark.problems import PROBLEMS
-    from fcco_lab.benchmark.solvers import USUAL, solvers
-
     console.print("Problems, in the order in which they are run:")
     for name, load in PROBLEMS.items():
         function = load.func if isinstance(load, partial) else load

@@ -2,19 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-if TYPE_CHECKING:
-    from fcco_lab.demo import Outcome
+from fcco_lab.cli.tables import print_table
+from fcco_lab.demo import PARTS, Outcome, draw
+from fcco_lab.files import write
 
 __all__ = ["demo"]
-
-Found = dict[tuple[str, str], "Outcome"]
 
 
 def demo(
@@ -31,11 +29,8 @@ def demo(
     Takes less than a minute, and ends with a table and a figure of what this run obtained. The data
     comes with scikit-learn and lifelines.
     """
-    from fcco_lab.demo import PARTS, draw  # not at the top: help does without torch
-    from fcco_lab.files import write
-
     console = Console()
-    found: Found = {}
+    found: dict[tuple[str, str], Outcome] = {}
     total = sum(len(part.contenders) for part in PARTS)
     columns = (
         TextColumn("{task.description:<36}"),
@@ -58,7 +53,14 @@ def demo(
         console.print("interrupted; here is what was finished")
     if not found:
         return
-    console.print(_table(found))
+    for part in PARTS:
+        rows = [
+            [label, *(_objective_at(found[part.title, label], place) for place in part.shown)]
+            for label in part.contenders
+            if (part.title, label) in found
+        ]
+        places = [f"{place:g}" for place in part.shown]
+        print_table(console, f"{part.title}, {part.cost}", ["", *places], rows)
     draw(PARTS, found, output / "demo.png")
     draw(PARTS, found, output / "demo-narrow.png", narrow=True)  # for phones
     records = [
@@ -69,30 +71,7 @@ def demo(
     console.print(f"figure: {output / 'demo.png'}   numbers: {output / 'demo.json'}")
 
 
-def _table(found: Found) -> Table:
-    """The objective of every contender at four places of the horizontal axis."""
-    from fcco_lab.demo import PARTS
-
-    table = Table()
-    for name in ("", *" " * max(len(part.shown) for part in PARTS)):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
-    for part in PARTS:
-        places = [f"{place:g}" for place in part.shown]
-        table.add_row(f"[bold]{part.title}[/], {part.cost}", *places, style="dim")
-        for label in part.contenders:
-            if outcome := found.get((part.title, label)):
-                reached = [_objective_at(outcome, place) for place in part.shown]
-                table.add_row(f"  {label}", *reached)
-        table.add_section()
-    return table
-
-
-def _objective_at(outcome: "Outcome", place: float) -> str:
-    """The objective at a place, or the last before it if the run had ended."""
-    before = [
-        value
-        for cost, value in zip(outcome.cost, outcome.objective, strict=True)
-        if cost <= place or cost == outcome.cost[0]
-    ]
-    exactly = dict(zip(outcome.cost, outcome.objective, strict=True))
-    return f"{exactly.get(place, before[-1]):.2g}"
+def _objective_at(outcome: Outcome, place: float) -> str:
+    """The objective at the measured cost that is nearest to a place on the horizontal axis."""
+    pairs = zip(outcome.cost, outcome.objective, strict=True)
+    return f"{min(pairs, key=lambda pair: abs(pair[0] - place))[1]:.2g}"

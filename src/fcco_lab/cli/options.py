@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, fields, replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,12 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from fcco_lab.training import Config, read_toml
-from fcco_lab.training.ranks import fail_together, process_group
-from fcco_lab.training.setting import describe, kinds
+from fcco_lab.training.config import describe, kinds
+from fcco_lab.training.ranks import process_group
 
-__all__ = ["DataDir", "Workers", "make_config", "takes_settings"]
+__all__ = ["DataDir", "Output", "Workers", "make_config", "takes_settings"]
 
 DataDir = Annotated[Path | None, typer.Option(envvar="FCCO_DATA", help="Where the data sets are.")]
+Output = Annotated[Path, typer.Option(help="Where results are kept; the same place resumes.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes, one thread each (default: all cores).")
 ]
@@ -27,10 +29,6 @@ _FILE = Annotated[
     typer.Option(
         "--config", rich_help_panel=_PANEL, help="A TOML file of these settings; flags override it."
     ),
-]
-_SET = Annotated[
-    list[str] | None,
-    typer.Option("--set", rich_help_panel=_PANEL, help="A setting as key=value; can be repeated."),
 ]
 
 Command = Callable[..., None]
@@ -45,63 +43,50 @@ def takes_settings(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     Args:
         but: fields that the command sets itself.
     """
-    flags = {field.name: _flag(field) for field in fields(Config) if field.name not in but}
-    if "method" in flags:
-        (objective,) = (field for field in fields(Config) if field.name == "objective")
-        flags["objective"] = _flag(objective, "auc-exp, or auc-odds if slopes are stale")
+    flags = {}
+    for field in fields(Config):
+        shown = str(field.default).lower()
+        if field.name == "objective" and "method" not in but:
+            shown = "auc-exp, or auc-odds if slopes are stale"
+        kind: Any = str if len(kinds(field)) > 1 else field.type
+        option = typer.Option(rich_help_panel=_PANEL, help=describe(field), show_default=shown)
+        if field.name not in but:
+            flags[field.name] = Annotated[kind | None, option]
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def run(*, file: Path | None, words: list[str] | None, **given: Any) -> None:
+        def run(*, file: Path | None, **given: Any) -> None:
             settings = {name: given.pop(name) for name in flags}
             with process_group():
-                with fail_together():
-                    config = make_config(file, words or (), settings)
-                command(config, **given)
+                command(make_config(file, settings), **given)
 
         _, *own = inspect.signature(command).parameters.values()
-        more = [_parameter("file", _FILE), _parameter("words", _SET), *flags.values()]
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in {"file": _FILE, **flags}.items()
+        ]
         run.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
         return run
 
     return decorate
 
 
-def _flag(field: Field[Any], default: str = "") -> inspect.Parameter:
-    kind: Any = str if len(kinds(field)) > 1 else field.type
-    shown = default or str(field.default).lower()
-    option = typer.Option(rich_help_panel=_PANEL, help=describe(field), show_default=shown)
-    return _parameter(field.name, Annotated[kind | None, option])
-
-
-def _parameter(name: str, annotation: Any) -> inspect.Parameter:
-    """An option that is None unless it is given."""
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
-
-
-def make_config(file: Path | None, words: Sequence[str], flags: Mapping[str, Any]) -> Config:
-    """Defaults, then the file, then ``--set``, then the flags that were given (not None).
+def make_config(file: Path | None, flags: Mapping[str, Any]) -> Config:
+    """Defaults, then the file, then the flags that were given (not None).
 
     Examples:
-        >>> make_config(None, ["lr=0.1", "gamma=age"], {"alpha": 0.9, "beta": None}).lr
-        0.1
+        >>> make_config(None, {"lr": 0.1, "gamma": "0.5", "beta": None}).gamma
+        0.5
     """
     given: dict[str, Any] = {} if file is None else read_toml(file)
-    typed: dict[str, Any] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals:
-            raise ValueError(f"--set takes key=value, such as lr=0.1, got {word!r}")
-        typed[key.strip().replace("-", "_")] = text.strip()
-    typed |= {key: value for key, value in flags.items() if value is not None}
-    given |= Config.parsed(typed)
+    for field in fields(Config):
+        value = flags.get(field.name)
+        if value is None:
+            continue
+        with suppress(ValueError):  # a word
+            value = float(value) if len(kinds(field)) > 1 else value
+        given[field.name] = value
     config = Config.from_dict(given)
     if "method" in flags and "objective" not in given:
         config = replace(config, objective=config.usual_objective)
-    if given.get("updated_slopes") is False and config.objective == "auc-exp":
-        raise ValueError(
-            "auc-exp needs slopes at u_t: leave updated_slopes=false out, or use objective auc-odds"
-        )
     return config

@@ -2,28 +2,24 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from fcco_lab.choices import choose
-from fcco_lab.cli.options import Workers
+from fcco_lab.cli.options import Output, Workers
+from fcco_lab.cli.tables import print_table
 from fcco_lab.files import write
-
-if TYPE_CHECKING:
-    from fcco_lab.theory.questions import Cell
-    from fcco_lab.theory.verdicts import Verdict
+from fcco_lab.pool import run_jobs
+from fcco_lab.theory.questions import QUESTIONS, Cell, measure
+from fcco_lab.theory.verdicts import Verdict, plot_verdict, verdicts
 
 __all__ = ["cells", "rates"]
 
 
-def cells(*, quick: bool, only: list[str]) -> list["Cell"]:
+def cells(*, quick: bool, only: list[str]) -> list[Cell]:
     """What is to be run, the longest first so that the cores stay busy to the end."""
-    from fcco_lab.theory.questions import QUESTIONS, Cell
-
     for key in only:
         choose("question", key, QUESTIONS)
     runs = 16 if quick else 64
@@ -50,9 +46,7 @@ def rates(
         list[str] | None,
         typer.Option(help="A question by its key, such as norm-4; may be given several times."),
     ] = None,
-    output: Annotated[
-        Path, typer.Option(help="Where results and figures are written; the same place resumes.")
-    ] = Path("runs/rates"),
+    output: Output = Path("runs/rates"),
     workers: Workers = None,
 ) -> None:
     """Measure the rate of every theorem on problems with known gradients, beside what it claims.
@@ -60,19 +54,16 @@ def rates(
     Fits an exponent with an interval for each, shows which appear, and keeps every run: an
     interrupted measurement goes on with the same command.
     """
-    from fcco_lab.cli.pool import run_jobs
-    from fcco_lab.results import Results
-    from fcco_lab.theory.questions import measure
-    from fcco_lab.theory.verdicts import plot_verdict, verdicts
-
     console = Console()
-    wanted = cells(quick=quick, only=only or [])
-    results = Results(output / "cells.jsonl")
-    missing = [cell for cell in wanted if cell.name not in results]
-    run_jobs(missing, measure, results, console=console, workers=workers)
-    names = {cell.name for cell in wanted}
-    found = verdicts(record for name, record in results.records.items() if name in names)
-    console.print(_table(found))
+    wanted = {cell.name: cell for cell in cells(quick=quick, only=only or [])}
+    file = output / "cells.jsonl"
+    found = verdicts(run_jobs(wanted, measure, file, workers=workers, what="measuring"))
+    print_table(
+        console,
+        "Exponents ± half a 95 % interval over resampled seeds",
+        ("theorem, quantity and axis", "claimed", "measured", "verdict"),
+        map(_row, found),
+    )
     for verdict in found:
         plot_verdict(verdict, output / f"{verdict.key}.png")
     records = [verdict.as_record() for verdict in found]
@@ -80,20 +71,11 @@ def rates(
     console.print(f"figures, rates.json and the single runs are in {output}")
 
 
-def _table(found: list["Verdict"]) -> Table:
-    table = Table(box=box.SIMPLE, title="Exponents ± half a 95 % interval over resampled seeds")
-    for name in ("thm", "quantity", "vs"):
-        table.add_column(name, no_wrap=True)
-    for name in ("claimed", "measured"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for v in found:
-        table.add_row(
-            v.theorem,
-            v.quantity,
-            v.axis,
-            "" if v.claimed is None else f"{v.claimed:+.2f}",
-            f"{v.measured.slope:+.2f} ± {(v.measured.high - v.measured.low) / 2:.2f}",
-            v.word,
-        )
-    return table
+def _row(verdict: Verdict) -> tuple[str, ...]:
+    fit = verdict.measured
+    return (
+        f"{verdict.theorem} {verdict.quantity} vs {verdict.axis}",
+        "" if verdict.claimed is None else f"{verdict.claimed:+.2f}",
+        f"{fit.slope:+.2f} ± {(fit.high - fit.low) / 2:.2f}",
+        verdict.word,
+    )

@@ -8,14 +8,14 @@ import typer
 from rich.console import Console
 
 from fcco_lab.choices import choose
-from fcco_lab.cli.compare import print_table, run_configs
-from fcco_lab.cli.options import DataDir, Workers
+from fcco_lab.cli.options import DataDir, Output, Workers
+from fcco_lab.cli.tables import print_records
+from fcco_lab.comparison import run_configs
 from fcco_lab.datasets import available
 from fcco_lab.reproduction.artefacts import draw
 from fcco_lab.reproduction.plan import ARTEFACTS, Item
 from fcco_lab.reproduction.scales import SCALES
 from fcco_lab.reproduction.tuning import final_runs, tuning_runs
-from fcco_lab.results import Results
 
 __all__ = ["reproduce"]
 
@@ -34,9 +34,7 @@ def reproduce(
         bool, typer.Option("--quick", help="On digits, in a minute, just to see it work.")
     ] = False,
     data_dir: DataDir = None,
-    output: Annotated[
-        Path, typer.Option(help="Where runs are kept; the same place resumes and shares them.")
-    ] = Path("runs/reproduce"),
+    output: Output = Path("runs/reproduce"),
     workers: Workers = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
 ) -> None:
@@ -58,12 +56,12 @@ def reproduce(
             console.print(f"  {run}", highlight=False)
         return
     place = output / size.name
-    runs = partial(run_configs, data_dir=data_dir, console=console, workers=workers)
-    tuned = runs(tuning.values(), Results(place / "tuning.jsonl"), what="tuning")
+    runs = partial(run_configs, data_dir=data_dir, workers=workers)
+    tuned = runs(tuning.values(), place / "tuning.jsonl", what="tuning")
     finals = final_runs(size, items, tuned)
-    records = runs(finals.values(), Results(place / "runs.jsonl"), what=name)
+    records = runs(finals.values(), place / "runs.jsonl", what=name)
     if name.startswith("table"):
-        print_table(console, records, name.removeprefix("table-"))
+        print_records(console, records, name.removeprefix("table-"))
     for path in draw(name, records, place):
         console.print(f"written: {path}")
 

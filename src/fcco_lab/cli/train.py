@@ -12,10 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from fcco_lab.cli.options import DataDir, takes_settings
 from fcco_lab.files import file_name
-from fcco_lab.runs import METRICS, Record, main_metric
-from fcco_lab.training import Config, Diverged, Training
-from fcco_lab.training.problem import network_for
-from fcco_lab.training.ranks import exit_quietly
+from fcco_lab.runs import METRICS, main_metric
+from fcco_lab.training import Config, Training
 
 __all__ = ["default_output", "train"]
 
@@ -87,33 +85,6 @@ def train(
     )
     console = Console(stderr=True, quiet=not training.is_lead, highlight=False)
     console.print(_describe(training), markup=False)
-    record = _run(training, console)
-    if training.signal:
-        name = signal.Signals(training.signal).name
-        console.print(f"{name}: saved at step {training.step}; the same command goes on from here")
-        sys.exit(128 + training.signal)
-    if training.is_lead:
-        if training.resumed == training.step:
-            console.print("this run had finished before: no step was left to take")
-        # A path may hold brackets, and must not be broken.
-        console.out(f"weights, metrics and record: {output}", highlight=False)
-        _print_scores(record)
-
-
-def _describe(training: Training) -> str:
-    config, problem = training.config, training.problem
-    weights = sum(p.numel() for p in training.model.parameters())
-    network = network_for(config.network, tuple(problem.test_inputs.shape[1:]))
-    return (
-        f"{config.data}: {problem.objective.num_samples} training and "
-        f"{len(problem.test_inputs)} test samples, {problem.objective.num_blocks:,} blocks "
-        f"({config.objective}); {network} network, {weights:,} weights; {config.method} with "
-        f"{config.update} steps, lr {config.lr:g}"
-    )
-
-
-def _run(training: Training, console: Console) -> Record:
-    """Train, or go on where the same command stopped, with a progress bar."""
     columns = (
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%  {task.fields[text]}"),
@@ -124,26 +95,23 @@ def _run(training: Training, console: Console) -> Record:
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=1.0, text="")
 
-        def report(fraction: float, latest: dict[str, Any], rate: float) -> None:
+        def report(fraction: float, latest: dict[str, Any]) -> None:
             key = main_metric(latest)
-            text = (
-                f"objective {latest['objective']:.4f}  {METRICS[key]} {latest[key]:.4f}  "
-                f"{rate:,.0f} queries/s"
-            )
+            text = f"objective {latest['objective']:.4f}  {METRICS[key]} {latest[key]:.4f}"
             progress.update(bar, completed=fraction, text=text)
 
-        try:
-            record = training.run(report)
-        except Diverged:  # on all ranks
-            if not training.is_lead:
-                exit_quietly()
-            raise
-        progress.update(bar, completed=training.fraction)
-    return record
-
-
-def _print_scores(record: Record) -> None:
-    last = record["curve"][-1]
+        last = training.run(report)["curve"][-1]
+        report(training.fraction, last)
+    if training.signal:
+        name = signal.Signals(training.signal).name
+        console.print(f"{name}: saved at step {training.step}; the same command goes on from here")
+        sys.exit(128 + training.signal)
+    if not training.is_lead:
+        return
+    if training.resumed == training.step:
+        console.print("this run had finished before: no step was left to take")
+    # A path may hold brackets, and must not be broken.
+    console.out(f"weights, metrics and record: {output}", highlight=False)
     typer.echo(
         f"steps {last['step']}, queries {last['values']} values + {last['gradients']} gradients, "
         f"{last['seconds']:.1f} CPU seconds"
@@ -152,3 +120,12 @@ def _print_scores(record: Record) -> None:
     for key, label in METRICS.items():
         if key in last:
             typer.echo(f"{label} {last[key]:.4f}")
+
+
+def _describe(training: Training) -> str:
+    objective = training.problem.objective
+    weights = sum(p.numel() for p in training.model.parameters())
+    return (
+        f"{training.config.name}: {objective.num_samples:,} training samples, "
+        f"{objective.num_blocks:,} blocks, {weights:,} weights"
+    )

@@ -5,20 +5,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from fcco_lab.choices import choose
-from fcco_lab.cli.compare import run_configs
-from fcco_lab.cli.options import DataDir, Workers, takes_settings
+from fcco_lab.cli.options import DataDir, Output, Workers, takes_settings
+from fcco_lab.cli.tables import print_table
+from fcco_lab.comparison import run_configs
 from fcco_lab.files import write
-from fcco_lab.presentation.methods import contender_name
-from fcco_lab.results import Results
 from fcco_lab.runs import METRICS, Record, main_metric
 from fcco_lab.training import Config
 from fcco_lab.training.problem import load_problem
-from fcco_lab.tuning import as_toml, best_first, for_tuning, grid, sobol, tuned_keys
+from fcco_lab.tuning import as_toml, best_first, for_tuning, sobol, tuned_keys
 
 __all__ = ["tune"]
 
@@ -32,14 +28,11 @@ SHOWN = 10
 @takes_settings(but=SEARCHED)
 def tune(
     config: Config,
-    search: Annotated[
-        str, typer.Option(help="sobol (a quasi-random sequence) or grid (the paper's).")
-    ] = "sobol",
-    trials: Annotated[int, typer.Option(min=1, help="Settings to try, of the sequence.")] = 30,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Settings to try, of a quasi-random (Sobol) sequence.")
+    ] = 30,
     data_dir: DataDir = None,
-    output: Annotated[
-        Path, typer.Option(help="Where runs are kept; the same place resumes.")
-    ] = Path("runs/tune"),
+    output: Output = Path("runs/tune"),
     workers: Workers = None,
 ) -> None:
     """Find lr, alpha and beta on a held-out part of the training set; the test set stays unseen.
@@ -50,15 +43,13 @@ def tune(
 
         fcco tune --data usps --data-dir ~/data --method sox --trials 20 --steps 300
     """
-    choose("search", search, ("sobol", "grid"))
     console = Console(highlight=False)
     config = for_tuning(config)
-    num_blocks = load_problem(config, data_dir).objective.num_blocks
+    load_problem(config, data_dir)  # or say what is wrong with it before anything runs
     records = run_configs(
-        grid(config, num_blocks) if search == "grid" else sobol(config, trials),
-        Results(output / "runs.jsonl"),
+        sobol(config, trials),
+        output / "runs.jsonl",
         data_dir=data_dir,
-        console=console,
         workers=workers,
         what="tuning",
     )
@@ -66,7 +57,10 @@ def tune(
     if not best:
         reason = next((record["reason"] for record in records), "there was nothing to try")
         raise ValueError(f"none of {len(records)} settings came to an end: {reason}")
-    console.print(_table(config, best, records))
+    _print_best(console, config, best)
+    counts = Counter(record["status"] for record in records)
+    tried = ", ".join(f"{counts[word]} {word}" for word in sorted(counts))
+    console.print(f"{len(records)} settings: {tried}")
     winner = Config.from_dict(best[0]["config"])
     key = main_metric(best[0])
     held_out = f"held-out {METRICS[key].removeprefix('test ')} {best[0][key]:.4f}"
@@ -76,22 +70,17 @@ def tune(
     typer.echo(f"best: {settings} {held_out}")
 
 
-def _table(config: Config, best: list[Record], records: list[Record]) -> Table:
-    counts = Counter(record["status"] for record in records)
-    table = Table(
-        box=box.SIMPLE,
-        title=f"{contender_name(config.as_record())} on {config.data}, "
-        f"{config.holdout:.0%} of the training set held out",
-        caption=f"{len(records)} settings: "
-        + ", ".join(f"{counts[word]} {word}" for word in sorted(counts)),
-    )
+def _print_best(console: Console, config: Config, best: list[Record]) -> None:
     keys = tuned_keys(config.method)
     metrics = [key for key in METRICS if key in best[0]]
-    first, *others = (METRICS[key].removeprefix("test ") for key in metrics)
-    for name in (*keys, f"held-out {first}", *others, "objective"):
-        table.add_column(name, justify="right")
-    for record in best[:SHOWN]:
-        settings = [f"{record['config'][key]:g}" for key in keys]
-        scores = [f"{record[key]:.4f}" for key in metrics]
-        table.add_row(*settings, *scores, f"{record['objective']:.4g}")
-    return table
+    names = [f"held-out {METRICS[key].removeprefix('test ')}" for key in metrics]
+    rows = [
+        [
+            *(f"{record['config'][key]:g}" for key in keys),
+            *(f"{record[key]:.4f}" for key in metrics),
+            f"{record['objective']:.4g}",
+        ]
+        for record in best[:SHOWN]
+    ]
+    title = f"{config.method} {config.update} on {config.data}"
+    print_table(console, title, [*keys, *names, "objective"], rows)

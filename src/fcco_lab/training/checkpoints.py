@@ -24,14 +24,11 @@ from torch import Tensor
 from fcco.distributed import Ranks
 from fcco.optim.arguments import user_stacklevel
 from fcco_lab.files import remove, write
-from fcco_lab.training.ranks import all_reduce_max, fail_together
+from fcco_lab.training.ranks import all_reduce_max
 
-__all__ = ["Checkpoints", "difference"]
+__all__ = ["Checkpoints"]
 
 _NAME = re.compile(r"step-(\d+)(\.pt)?")
-
-_FREE = {"device"}
-"""Settings that may change while a run goes on: a machine may have no other device."""
 
 
 class Checkpoints:
@@ -39,103 +36,54 @@ class Checkpoints:
 
     Args:
         directory: made when the first is saved; all ranks must see the same one.
-        identity: of the run, kept in every checkpoint; one of another run is an error. None: any
-            run's is taken.
         device: on which ranks can exchange numbers.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        identity: Mapping[str, Any] | None = None,
-        device: str | torch.device = "cpu",
-    ) -> None:
+    def __init__(self, directory: Path, *, device: str | torch.device = "cpu") -> None:
         self.directory = directory
-        self.identity = identity
         self.device = device
 
     def save(self, state: dict[str, Any], *, step: int) -> None:
         """Write ``state``; it is on the disk, whole, when this returns, or nothing has changed."""
         path = self.directory / f"step-{step:010d}"
-        content = {"identity": dict(self.identity or {}), "state": state}
-        ranks = Ranks()
-        with fail_together(self.device):
-            try:
-                if ranks.size == 1:
-                    write(path.with_suffix(".pt"), lambda file: torch.save(content, file))
-                else:
-                    _write_shards(path, content)
-            except OSError as error:
-                why = error.strerror or error
-                raise OSError(f"cannot write a checkpoint to {self.directory}: {why}") from error
-        if ranks.rank == 0:
+        try:
+            if Ranks().size == 1:
+                write(path.with_suffix(".pt"), lambda file: torch.save(state, file))
+            else:
+                _write_shards(path, state)
+        except OSError as error:
+            why = error.strerror or error
+            raise OSError(f"cannot write a checkpoint to {self.directory}: {why}") from error
+        if Ranks().rank == 0:
             # One that claims to be later is spoiled: the run went on from an earlier one.
             ours = [found for found in self.newest_first() if _step(found) <= step]
             for other in set(self.newest_first()) - set(ours[:2]):
                 remove(other)
 
     def load(self) -> dict[str, Any] | None:
-        """The state of the newest that can be read, or None; its tensors are whole, on the CPU.
-
-        Raises:
-            ValueError: it is of another run.
-        """
+        """The state of the newest that can be read, or None; its tensors are whole, on the CPU."""
         for path in self.newest_first():
             failure = ""
             try:
-                content = _read(path)
+                state = _read(path)
             except MemoryError:
                 raise
             except Exception as error:  # torch and zipfile have many ways to say it
                 failure = type(error).__name__
-            if all_reduce_max(self.device, bool(failure))[0]:
-                if Ranks().rank == 0:
-                    warnings.warn(
-                        f"checkpoint {path} cannot be read ({failure or 'on another rank'}); "
-                        "going back to the one before",
-                        stacklevel=user_stacklevel(),
-                    )
-                continue
-            if self.identity is not None and (
-                what := difference(content["identity"], self.identity)
-            ):
-                raise ValueError(
-                    f"checkpoint {path} is of another run ({what}): move it away, or begin anew "
-                    "with --restart"
+            if not all_reduce_max(self.device, bool(failure))[0]:
+                return state
+            if Ranks().rank == 0:
+                warnings.warn(
+                    f"checkpoint {path} cannot be read ({failure or 'on another rank'}); "
+                    "going back to the one before",
+                    stacklevel=user_stacklevel(),
                 )
-            state: dict[str, Any] = content["state"]
-            return state
         return None
-
-    def clear(self) -> None:
-        """Remove all of them; if the directory is a link, the link alone."""
-        if self.directory.is_symlink():
-            self.directory.unlink()
-        for path in self.newest_first():
-            remove(path)
 
     def newest_first(self) -> list[Path]:
         """Whatever has the name of a checkpoint."""
         found = [path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name)]
         return sorted(found, key=_step, reverse=True)
-
-
-def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """The first thing that tells two runs apart, in words; None: it is the same run.
-
-    Args:
-        there: the identity found on the disk: the settings of a run, and its data.
-        here: that of this run.
-
-    Examples:
-        >>> difference({"lr": 0.01, "device": "cpu"}, {"lr": 0.5, "device": "cuda"})
-        'lr is 0.01 there, 0.5 here'
-    """
-    for key in (*here, *there):
-        if key not in _FREE and there.get(key) != here.get(key):
-            return f"{key} is {there.get(key)!r} there, {here.get(key)!r} here"
-    return None
 
 
 def _step(path: Path) -> int:
@@ -148,11 +96,11 @@ def _read(path: Path) -> dict[str, Any]:
     with zipfile.ZipFile(path) as archive:  # torch.load does not look at the checksums
         if spoiled := archive.testzip():
             raise ValueError(f"{spoiled} has another checksum")
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return content
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
 
 
-def _write_shards(path: Path, content: Mapping[str, Any]) -> None:
+def _write_shards(path: Path, state: Mapping[str, Any]) -> None:
     """The tensors by name with torch's writer, and everything else in ``index.pt``."""
     from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -162,7 +110,7 @@ def _write_shards(path: Path, content: Mapping[str, Any]) -> None:
         tensors[name] = tensor
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
-    index = _map_tensors(content, take_out)
+    index = _map_tensors(state, take_out)
     temporary = path.with_name(f".{path.name}.part")  # the same on all ranks
     with _plain_errors():
         save(tensors, checkpoint_id=temporary)
@@ -183,11 +131,11 @@ def _read_shards(path: Path) -> dict[str, Any]:
         return tensors[name]
 
     index = torch.load(path / "index.pt", weights_only=True)
-    content: dict[str, Any] = _map_tensors(index, allocate)
+    state: dict[str, Any] = _map_tensors(index, allocate)
     with warnings.catch_warnings(), _plain_errors():
         warnings.simplefilter("ignore")  # that this process loads by itself
         load(tensors, checkpoint_id=path, no_dist=True)
-    return content
+    return state
 
 
 @contextmanager

@@ -1,22 +1,71 @@
 """The settings of a run: one dataclass, from which flags and keys of TOML files are made."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import Field, asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, get_args
 
-from fcco.methods import Method
-from fcco_lab.choices import suggestion
+from fcco_lab.choices import choose, suggestion
 from fcco_lab.entries import contender_names, entry_of
+from fcco_lab.named_objects import is_named
 from fcco_lab.networks import NETWORKS
-from fcco_lab.training.setting import NOT_NEGATIVE, POSITIVE, Check, check, parse, setting
 
-__all__ = ["OF_OBJECTIVE", "Config", "choices_of", "read_toml"]
+__all__ = ["Config", "choices_of", "describe", "kinds", "read_toml"]
 
-OF_OBJECTIVE = ("temperature", "bounded", "cross_entropy", "log_odds")
-"""The settings of the objective auc-exp."""
+Value = TypeVar("Value")
+
+
+class Check(NamedTuple):
+    """A condition on a value: the words that follow "must", and a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+POSITIVE = Check("be positive", lambda value: value > 0)
+NOT_NEGATIVE = Check("not be negative", lambda value: value >= 0)
+A_SHARE = Check("lie in [0, 1)", lambda value: 0 <= value < 1)
+BELOW_2_62 = Check("be below 2**62 in size", lambda value: abs(value) < 2**62)
+
+_OWN = "; or your own as module:name"
+
+_KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def setting(
+    default: Value,
+    help: str,
+    *checks: Check,
+    choices: Sequence[str] | Callable[[], Sequence[str]] = (),
+    own: bool = False,
+) -> Value:
+    """A dataclass field from which flags, keys of TOML files, ``--help`` and errors are made.
+
+    Args:
+        default: the default value.
+        help: one sentence, without its full stop if there are choices, which are appended.
+        checks: conditions on the value.
+        choices: valid values, if it is a word; a function if they may become more.
+        own: whether the user's own is a valid value, as module:name.
+    """
+    known = choices if callable(choices) else lambda: choices
+    metadata = {"help": help, "checks": checks, "choices": known, "own": own}
+    made: Value = field(default=default, metadata=metadata)
+    return made
+
+
+def describe(of: Field[Any]) -> str:
+    """The help text of a setting, with its choices."""
+    words, otherwise = of.metadata["choices"](), _OWN if of.metadata["own"] else ""
+    help: str = of.metadata["help"]
+    return f"{help}: {', '.join(words)}{otherwise}." if words else help
+
+
+def kinds(of: Field[Any]) -> tuple[type, ...]:
+    """The types of a setting's values."""
+    return get_args(of.type) or (of.type,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,43 +78,23 @@ class Config:
         >>> Config(method="msvrm-v2", lr=-1.0)
         Traceback (most recent call last):
         ValueError: lr must be positive, got -1.0
-        >>> Config(method="bsgd", updated_slopes=True)
-        Traceback (most recent call last):
-        ValueError: updated_slopes: bsgd has no variant with updated slopes
     """
 
-    data: str = setting(
-        "digits",
-        "A data set by name (usps, a9a, metabric, ...) or your own file: .npz, .csv, .parquet.",
-    )
+    data: str = setting("digits", "A data set by name, or your own file: .npz, .csv, .parquet.")
     target: str = setting(
-        "",
-        "Target columns of your own table, with commas: label; time,event (survival); grade,query "
-        "(ranking). These are the defaults.",
+        "", "Target columns of your own table, with commas (label; time,event; grade,query)."
     )
     drop: str = setting("", "Columns of your own table to leave out, with commas.")
-    train_size: int = setting(
-        0, "Training samples to use, the same share of every class; 0: all.", NOT_NEGATIVE
-    )
-    holdout: float = setting(
-        0.0,
-        "Share of the training set to hold out and test on instead of the test set.",
-        Check("lie in [0, 1)", lambda share: 0 <= share < 1),
-    )
+    train_size: int = setting(0, "Training samples to use, stratified; 0: all.", NOT_NEGATIVE)
+    holdout: float = setting(0.0, "Share of the training set to test on instead.", A_SHARE)
     objective: str = setting(
         "auc",
-        "auc: AUC by moments of the scores; auc-odds: by moments of log-odds; auc-exp: by "
-        "exponentials; gap: by the gap of means, as the paper solves it; ap: average precision; "
-        "cox: for survival data; ndcg and listnet: for rankings",
+        "Objective; cox is for survival data, ndcg and listnet for rankings, others for classes",
         choices=("auc", "auc-odds", "auc-exp", "gap", "ap", "cox", "ndcg", "listnet"),
         own=True,
     )
     temperature: float = setting(1.0, "Temperature T of auc-exp.", POSITIVE)
-    bounded: bool = setting(True, "auc-exp is T log(1 + u_1 u_2); otherwise T log(u_1 u_2).")
     cross_entropy: float = setting(1.0, "Weight of cross-entropy in auc-exp.", NOT_NEGATIVE)
-    log_odds: bool = setting(
-        True, "auc-exp scores by log-odds of each class against the rest; otherwise by logits."
-    )
     network: str = setting(
         "auto", "Network; auto: cnn for images, mlp for features", choices=("auto", *NETWORKS)
     )
@@ -79,81 +108,37 @@ class Config:
     gamma: str | float = setting(
         "age", "Correction of u, by name or as a number", choices=("age", "theory", "storm")
     )
-    safeguard: bool = setting(
-        True, "Bound the correction of z by ChangeBound if the method has one."
-    )
-    updated_slopes: bool = setting(
-        False, "Take slopes at u_t; see fcco.SOX. With auc-exp, methods that can always do."
-    )
-    one_slope: bool = setting(False, "Use one slope for both points (version 2); see fcco.MSVRM.")
+    safeguard: bool = setting(True, "Bound the correction of z, if there is one, by ChangeBound.")
+    updated_slopes: bool = setting(False, "Take slopes at u_t; with auc-exp always, if possible.")
     snapshot_every: int = setting(
-        0,
-        "Steps between exact passes (version 3); 0: one exact pass per epoch.",
-        NOT_NEGATIVE,
+        0, "Steps between exact passes (version 3); 0: one exact pass per epoch.", NOT_NEGATIVE
     )
     weight_decay: float = setting(0.0, "Decoupled weight decay.", NOT_NEGATIVE)
-    decay: str = setting(
-        "linear", "Schedule of lr, down to 0 or constant", choices=("linear", "none")
-    )
+    decay: str = setting("linear", "Decay of lr to 0, or none", choices=("linear", "none"))
     blocks_per_step: int = setting(5, "Blocks (tasks) per step, B1.", POSITIVE)
     samples_per_block: int = setting(32, "Inner samples per block.", POSITIVE)
     shares: int = setting(
-        1,
-        "Number of shares the blocks are split into, so that up to as many processes see the same "
-        "batches. The number of processes must divide it, and it must divide B1.",
-        POSITIVE,
+        1, "Parts of the blocks; any number of processes that divides it is the same run.", POSITIVE
     )
     steps: int = setting(2000, "Number of steps, at most; 0: no limit but the work.", NOT_NEGATIVE)
     work: int = setting(
-        0,
-        "Inputs passed forward + 2 x inputs passed backward, at most; 0: no limit but the steps. "
-        "An input of an exact pass counts once for all tasks.",
-        NOT_NEGATIVE,
+        0, "Inputs passed forward + 2 x inputs passed backward, at most; 0: no limit.", NOT_NEGATIVE
     )
-    evaluations: int = setting(
-        20, "Evaluations of the exact objective and the test set, evenly spaced.", POSITIVE
-    )
-    diagnostics: bool = setting(
-        False, "Also measure the exact errors of u and z at every evaluation."
-    )
-    seed: int = setting(
-        0,
-        "Seed of the initial weights and the batches.",
-        Check("be below 2**62 in size", lambda seed: abs(seed) < 2**62),
-    )
-    threads: int = setting(
-        1,
-        "Threads of torch; another number may round differently.",
-        POSITIVE,
-        Check("be at most 1024", lambda threads: threads <= 1024),
-    )
+    evaluations: int = setting(20, "Evaluations, evenly spaced.", POSITIVE)
+    seed: int = setting(0, "Seed of the initial weights and the batches.", BELOW_2_62)
+    threads: int = setting(1, "Threads of torch; another number may round differently.", POSITIVE)
     device: str = setting("cpu", "Device: cpu, cuda, ...")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            check(field, getattr(self, field.name))
+        for one in fields(self):
+            _check(one, getattr(self, one.name))
         if not self.steps and not self.work:
             raise ValueError("a run needs a limit: steps or work")
-        self._check_slopes()
-
-    def _check_slopes(self) -> None:
-        if self.updated_slopes and self.one_slope:
-            raise ValueError("updated_slopes and one_slope exclude each other")
-        variants = {"updated_slopes": Method.updated, "one_slope": Method.with_one_slope}
-        for name, change in variants.items():
-            if getattr(self, name):
-                entry = entry_of(self.method)
-                if entry is None:
-                    raise ValueError(f"{name}: {self.method} takes no slopes")
-                try:
-                    change(entry.method)
-                except ValueError as error:
-                    raise ValueError(f"{name}: {error}") from None
 
     @property
     def of_log_odds(self) -> bool:
         """Whether scores are log-odds of each class against the rest, not logits."""
-        return self.objective == "auc-odds" or (self.objective == "auc-exp" and self.log_odds)
+        return self.objective in ("auc-odds", "auc-exp")
 
     @property
     def usual_objective(self) -> str:
@@ -167,8 +152,8 @@ class Config:
         if entry is None:
             return "auc"
         with suppress(ValueError):  # it has no slopes at u_t
-            if not self.one_slope and entry.method.updated():
-                return "auc-exp"
+            entry.method.updated()
+            return "auc-exp"
         return "auc-odds"
 
     @property
@@ -176,11 +161,10 @@ class Config:
         """The run in words: every setting that is not the default, so no two runs share one."""
         words = [self.data, self.objective, self.method, self.update]
         always = {"data", "objective", "method", "update", "seed"}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name not in always and value != field.default:
-                alone = field.name == "network"
-                words.append(value if alone else f"{field.name}={value}")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name not in always and value != one.default:
+                words.append(value if one.name == "network" else f"{one.name}={value}")
         return " ".join([*words, f"seed={self.seed}"])
 
     def as_record(self) -> dict[str, Any]:
@@ -196,22 +180,28 @@ class Config:
             Traceback (most recent call last):
             ValueError: unknown setting 'aplha' (did you mean 'alpha'?); fcco train -h lists them
         """
-        _known(given)
+        known = [one.name for one in fields(cls)]
+        for key in given:
+            if key not in known:
+                near = suggestion(key, known)
+                raise ValueError(f"unknown setting {key!r}{near}; fcco train -h lists them")
         return cls(**given)
 
-    @classmethod
-    def parsed(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, with texts read as the values they stand for.
 
-        Examples:
-            >>> Config.parsed({"gamma": "0.5", "safeguard": "false", "data": "7", "lr": 1})
-            {'gamma': 0.5, 'safeguard': False, 'data': '7', 'lr': 1}
-        """
-        known = _known(given)
-        return {
-            key: parse(known[key], value) if isinstance(value, str) else value
-            for key, value in given.items()
-        }
+def _check(of: Field[Any], value: Any) -> None:
+    """Raise a ``ValueError`` that names the setting if the value is invalid."""
+    types = kinds(of)
+    wanted = (*types, int) if float in types else types
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in types):
+        expected = " or ".join(_KINDS[one] for one in types)
+        raise ValueError(f"{of.name} must be {expected}, got {value!r}")
+    own, known = of.metadata["own"], of.metadata["choices"]()
+    if isinstance(value, str) and known and not (own and is_named(value)):
+        otherwise = " or a number" if float in types else _OWN if own else ""
+        choose(of.name, value, known, otherwise=otherwise)
+    for words, holds in of.metadata["checks"]:
+        if not holds(value):
+            raise ValueError(f"{of.name} must {words}, got {value}")
 
 
 def choices_of(setting: str) -> Sequence[str]:
@@ -221,31 +211,18 @@ def choices_of(setting: str) -> Sequence[str]:
         >>> choices_of("decay")
         ('linear', 'none')
     """
-    (field,) = (field for field in fields(Config) if field.name == setting)
-    words: Sequence[str] = field.metadata["choices"]()
+    (found,) = (one for one in fields(Config) if one.name == setting)
+    words: Sequence[str] = found.metadata["choices"]()
     return words
-
-
-def _known(given: Iterable[str]) -> dict[str, Field[Any]]:
-    """The fields by name, of which the keys must be some."""
-    known = {field.name: field for field in fields(Config)}
-    for key in given:
-        if key not in known:
-            near = suggestion(key, known)
-            raise ValueError(f"unknown setting {key!r}{near}; fcco train -h lists them")
-    return known
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The keys of a config file, checked to be known; the error names the file."""
     try:
         given = tomllib.loads(path.read_text("utf-8"))
+        Config.from_dict(given)
     except FileNotFoundError:
         raise ValueError(f"there is no config file {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
-    try:
-        Config.from_dict(given)
-    except ValueError as error:
+    except ValueError as error:  # TOML's and Unicode's are such errors too
         raise ValueError(f"{path}: {error}") from None
     return given

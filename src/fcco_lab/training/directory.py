@@ -1,21 +1,21 @@
 """The directory of a run: one process at a time, and one run for good."""
 
 import json
-import os
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fcco.optim.arguments import user_stacklevel
 from fcco_lab.files import remove, remove_leftovers, write
-from fcco_lab.training.checkpoints import Checkpoints, difference
+from fcco_lab.training.checkpoints import Checkpoints
 
-__all__ = ["claim"]
+__all__ = ["claim", "difference"]
 
-_FILES = ("metrics.jsonl", "model.pt", "record.json", "config.json")
+_FILES = ("tensorboard", "metrics.jsonl", "model.pt", "record.json", "config.json")
 """What a run writes there; config.json, first written and last removed, says that it is a run's."""
+
+_FREE = {"device"}
+"""Settings that may change while a run goes on: a machine may have no other device."""
 
 
 @contextmanager
@@ -28,49 +28,52 @@ def claim(output: Path, identity: Mapping[str, Any], *, restart: bool = False) -
         restart: remove the run that is there, and nothing else.
 
     Raises:
-        ValueError: another run is in the directory.
-        BlockingIOError: a process is using the directory.
+        ValueError: another run is in the directory, or another process is using it.
     """
+    import fcntl  # which is not on Windows
+
     _check(output, identity, restart=restart)  # before anything is written there
     try:
         output.mkdir(parents=True, exist_ok=True)
-        lock = (output / "run.lock").open("a+")
+        lock = (output / "run.lock").open("a")
     except OSError as error:
         raise OSError(f"cannot write to {output}: {error.strerror}") from error
     with lock:
-        _lock(lock.fileno(), output)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"{output} is in use by another process: wait for it to end, or name another output"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
         _check(output, identity, restart=restart)  # again: it may have been taken meanwhile
         checkpoints = Checkpoints(output / "checkpoints")
         remove_leftovers(output)
-        if not checkpoints.directory.is_symlink():  # else others may be writing there
-            remove_leftovers(checkpoints.directory)
+        remove_leftovers(checkpoints.directory)
         if restart:
-            checkpoints.clear()
-            for name in ("tensorboard", *_FILES):
-                remove(output / name)
+            for path in (*checkpoints.newest_first(), *(output / name for name in _FILES)):
+                remove(path)
         if not (output / "config.json").exists():
             write(output / "config.json", json.dumps(identity, indent=1) + "\n")
         yield
 
 
-def _lock(file: int, output: Path) -> None:
-    import fcntl  # which is not on Windows
+def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
+    """The first thing that tells two runs apart, in words; None: it is the same run.
 
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = (output / "run.lock").read_text().strip() or "another process"
-        raise BlockingIOError(
-            f"{output} is in use by {holder}: wait for it to end, or name another output"
-        ) from None
-    except OSError as error:
-        warnings.warn(
-            f"{output} cannot be locked ({error.strerror}): start no second process there",
-            stacklevel=user_stacklevel(),
-        )
-        return
-    os.truncate(file, 0)
-    os.write(file, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
+    Args:
+        there: the identity found on the disk: the settings of a run, and its data.
+        here: that of this run.
+
+    Examples:
+        >>> difference({"lr": 0.01, "device": "cpu"}, {"lr": 0.5, "device": "cuda"})
+        'lr is 0.01 there, 0.5 here'
+    """
+    for key in (*here, *there):
+        if key not in _FREE and there.get(key) != here.get(key):
+            return f"{key} is {there.get(key)!r} there, {here.get(key)!r} here"
+    return None
 
 
 def _check(output: Path, identity: Mapping[str, Any], *, restart: bool) -> None:

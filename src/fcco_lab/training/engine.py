@@ -8,31 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 import fcco
 from fcco.data import exact_value
 from fcco.distributed import Ranks
 from fcco.distributed.sharded import cut
 from fcco_lab.choices import choose
-from fcco_lab.entries import entry_of
-from fcco_lab.files import write
+from fcco_lab.files import append, write
 from fcco_lab.runs import METRICS, Record
 from fcco_lab.training.checkpoints import Checkpoints
-from fcco_lab.training.compositional import Compositional
 from fcco_lab.training.config import Config
-from fcco_lab.training.diagnostics import diagnose
-from fcco_lab.training.directory import claim
-from fcco_lab.training.learner import Learner
-from fcco_lab.training.metrics import MetricsFile
-from fcco_lab.training.ordinary import CrossEntropy, MinMax
+from fcco_lab.training.directory import claim, difference
+from fcco_lab.training.learners import make_learner
 from fcco_lab.training.problem import Problem, load_problem
 from fcco_lab.training.ranks import (
     PARALLEL,
     align_buffers,
     all_reduce_max,
     distribute,
-    fail_together,
     release,
     whole_weights,
 )
@@ -45,8 +38,8 @@ class Diverged(RuntimeError):
     """Values, slopes or z were no longer finite; the message says what to change."""
 
 
-Report = Callable[[float, dict[str, Any], float], None]
-"""For a progress bar: the fraction that is done, the latest evaluation, queries per second."""
+Report = Callable[[float, dict[str, Any]], None]
+"""For a progress bar: the fraction that is done, and the latest evaluation."""
 
 
 class Training:
@@ -95,49 +88,37 @@ class Training:
         self.checkpoint_seconds = checkpoint_seconds
         self.restart = restart
         self.ranks = Ranks()
-        self.step = 0
         self.seconds = 0.0
         self.curve: list[dict[str, Any]] = []
+        self._events: Any = None
         self.signal = 0
         """The number of the signal that interrupted the last ``run``, or 0."""
         self.resumed = 0
         """The step that the last ``run`` went on from."""
-        with fail_together(config.device):
-            choose("parallel", parallel, PARALLEL)
-            if self.ranks.size > 1 and torch.device(config.device).index is not None:
-                raise ValueError("device must have no number: every process takes its own")
-            if config.diagnostics and self.ranks.size > 1:
-                raise ValueError("diagnostics are for one process: they need the whole table")
-            self.problem = load_problem(config, data_dir) if problem is None else problem
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(config.seed)
-                self.model = self.problem.network(config).to(config.device)
+        choose("parallel", parallel, PARALLEL)
+        if self.ranks.size > 1 and torch.device(config.device).index is not None:
+            raise ValueError("device must have no number: every process takes its own")
+        self.problem = load_problem(config, data_dir) if problem is None else problem
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.model = self.problem.network(config).to(config.device)
         stepped = distribute(self.model, parallel)
-        with fail_together(config.device):
-            self.learner = _make_learner(config, self.problem, self.model, stepped)
-        self._check_same_data()
+        self.learner = make_learner(config, self.problem, self.model, stepped)
         version = ".".join(fcco.__version__.split(".")[:2])
-        identity = config.as_record() | self.problem.content | {"version": version}
-        self.identity: dict[str, Any] = identity
+        self.identity = config.as_record() | self.problem.content | {"version": version}
         self.checkpoints: Checkpoints | None = None
         if output is not None:
-            self.checkpoints = Checkpoints(
-                output / "checkpoints", identity=identity, device=config.device
-            )
-
-    def _check_same_data(self) -> None:
-        if self.ranks.size > 1:
-            found: list[Any] = [None] * self.ranks.size
-            dist.all_gather_object(found, self.problem.content)
-            with fail_together(self.config.device):
-                for rank, content in enumerate(found):
-                    if content != found[0]:
-                        raise ValueError(f"rank {rank} reads other data than rank 0: {content}")
+            self.checkpoints = Checkpoints(output / "checkpoints", device=config.device)
 
     @property
     def is_lead(self) -> bool:
         """Whether this process writes files and prints."""
         return self.ranks.rank == 0
+
+    @property
+    def step(self) -> int:
+        """The number of steps taken."""
+        return self.learner.steps
 
     @property
     def fraction(self) -> float:
@@ -147,56 +128,61 @@ class Training:
         by_work = self.learner.work / config.work if config.work else 0.0
         return min(1.0, max(by_steps, by_work))
 
-    def run(self, report: Report = lambda fraction, latest, rate: None) -> Record:
+    def run(self, report: Report = lambda fraction, latest: None) -> Record:
         """Train to the end of the budget, or until a signal asks to stop.
 
         Raises:
             Diverged: with what to change; the last checkpoint stays.
         """
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self.config.threads)
-        try:
-            with torch.random.fork_rng(devices=[]), noted_signals() as seen, ExitStack() as held:
-                with fail_together(self.config.device):
-                    if self.output is not None and self.is_lead:
-                        claimed = claim(self.output, self.identity, restart=self.restart)
-                        held.enter_context(claimed)
-                return self._run(report, seen)
-        finally:
-            torch.set_num_threads(threads)
+        with ExitStack() as held:
+            held.enter_context(torch.random.fork_rng(devices=[]))
+            held.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(self.config.threads)
+            signals = held.enter_context(noted_signals())
+            if self.output is not None and self.is_lead:
+                held.enter_context(claim(self.output, self.identity, restart=self.restart))
+            self.restart = False
+            return self._run(report, signals)
 
-    def _run(self, report: Report, seen: list[int]) -> Record:
-        self.restart = False
-        self.signal = 0
+    def _run(self, report: Report, signals: list[int]) -> Record:
         torch.manual_seed(self.config.seed + (self.ranks.rank << 32))
         self._resume()
-        metrics = None
-        with fail_together(self.config.device):
-            if self.output is not None and self.is_lead:
-                metrics = MetricsFile(self.output, self.curve, tensorboard=self.tensorboard)
+        if self.output is not None and self.is_lead:
+            self._begin_metrics(self.output)
         if not self.curve:
-            self._evaluate(metrics)
+            self._evaluate()
             self.save()  # so that there is always one to go back to
-        self._train(metrics, report, seen)
+        self._train(report, signals)
         self.save()
         record = self.record("running" if self.signal else "finished")
         if self.output is not None and not self.signal:
             weights = whole_weights(self.model)
-            with fail_together(self.config.device):
-                if self.is_lead:
-                    write(self.output / "model.pt", lambda file: torch.save(weights, file))
-                    write(self.output / "record.json", json.dumps(record) + "\n")
+            if self.is_lead:
+                write(self.output / "model.pt", lambda file: torch.save(weights, file))
+                write(self.output / "record.json", json.dumps(record) + "\n")
         return record
 
-    def _train(self, metrics: MetricsFile | None, report: Report, seen: list[int]) -> None:
-        started = saved = shown = time.monotonic()
+    def _begin_metrics(self, output: Path) -> None:
+        """Drop the evaluations after the step that the run goes on from: it makes them again."""
+        lines = "".join(json.dumps(point) + "\n" for point in self.curve)
+        write(output / "metrics.jsonl", lines)
+        if self.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # From here on a reader forgets what a run that was killed had written before.
+            onwards = self.step + 1 if self.curve else 0
+            self._events = SummaryWriter(output / "tensorboard", purge_step=onwards)
+
+    def _train(self, report: Report, signals: list[int]) -> None:
+        saved = shown = time.monotonic()
         saved_step = self.step
-        before = self.learner.queries
+        self.signal = 0
         while self.fraction < 1:
             # The lead's clock decides; a signal is for all, whichever rank has seen it.
             late = time.monotonic() - saved > self.checkpoint_seconds
             due = late and self.is_lead and self.step > saved_step
-            self.signal, save = all_reduce_max(self.config.device, seen[0] if seen else 0, due)
+            seen = signals[0] if signals else 0
+            self.signal, save = all_reduce_max(self.config.device, seen, due)
             if self.signal:
                 return
             if save:
@@ -205,33 +191,29 @@ class Training:
             self._step()
             evaluated = self.fraction >= len(self.curve) / self.config.evaluations
             if evaluated:
-                self._evaluate(metrics)
-            now = time.monotonic()
-            if evaluated or now - shown > 0.2:
-                queries = self.learner.queries
-                count = queries.values + queries.gradients - before.values - before.gradients
-                rate = count / max(now - started, 1e-9)
-                report(self.fraction, self.curve[-1], rate)
-                shown = now
+                self._evaluate()
+            if evaluated or time.monotonic() - shown > 0.2:
+                report(self.fraction, self.curve[-1])
+                shown = time.monotonic()
 
     def _step(self) -> None:
         if self.config.decay == "linear":
-            self.learner.set_lr(self.config.lr * (1 - self.fraction))
+            for group in self.learner.opt.param_groups:
+                group["lr"] = self.config.lr * (1 - self.fraction)
         started = time.process_time()
         try:
             self.learner.step()
         except FloatingPointError as error:
             raise self._diverged(self.step + 1, str(error)) from error
         self.seconds += time.process_time() - started
-        self.step += 1
 
     @torch.no_grad()
-    def _evaluate(self, metrics: MetricsFile | None) -> None:
+    def _evaluate(self) -> None:
         """The exact objective and the test metrics, with the model in evaluation mode."""
         problem, learner = self.problem, self.learner
         align_buffers(self.model)
         self.model.eval()
-        scores = torch.cat([learner.scores(part) for part in problem.test_inputs.split(1024)]).cpu()
+        scores = torch.cat([learner.model(part) for part in problem.test_inputs.split(1024)]).cpu()
         point: dict[str, Any] = {
             "step": self.step,
             "samples": learner.samples,
@@ -239,18 +221,20 @@ class Training:
             "gradients": learner.queries.gradients,
             "work": learner.work,
             "seconds": round(self.seconds, 4),
-            "objective": exact_value(learner.scores, problem.train_inputs, problem.objective),
+            "objective": exact_value(learner.model, problem.train_inputs, problem.objective),
         }
         self.model.train()
         release(self.model)
         if all_reduce_max(self.config.device, not scores.isfinite().all())[0]:
             raise self._diverged(self.step, "the network's outputs are not finite")
         point |= problem.measure(scores)
-        if self.config.diagnostics and isinstance(learner, Compositional):
-            point |= diagnose(learner.opt, learner.model, problem.train_inputs, problem.objective)
         self.curve.append(point)
-        if metrics is not None:
-            metrics.add(point)
+        if self.output is not None and self.is_lead:
+            append(self.output / "metrics.jsonl", json.dumps(point))
+        if self._events is not None:
+            for name, value in point.items():
+                self._events.add_scalar(name, value, self.step)
+            self._events.flush()
 
     def record(self, status: str, reason: str = "") -> Record:
         """What is kept of the run."""
@@ -275,7 +259,7 @@ class Training:
             align_buffers(self.model)
             streams = self.ranks.gather(torch.get_rng_state().to(self.config.device))
             state = {
-                "step": self.step,
+                "identity": self.identity,
                 "seconds": self.seconds,
                 "curve": self.curve,
                 "model": self.model.state_dict(),
@@ -288,10 +272,15 @@ class Training:
         state = None if self.checkpoints is None else self.checkpoints.load()
         if state is None:
             return
+        if what := difference(state["identity"], self.identity):
+            raise ValueError(
+                f"a checkpoint in {self.output} is of another run ({what}): move it away, or begin "
+                "anew with --restart"
+            )
         live = self.model.state_dict()
         self.model.load_state_dict({name: cut(state["model"][name], live[name]) for name in live})
         self.learner.load_state_dict(state["learner"])
-        self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
+        self.seconds, self.curve = state["seconds"], state["curve"]
         self.resumed = self.step
         if self.ranks.rank < len(state["rng"]):  # else it has one of its own already
             # A copy: torch reads from the beginning of the memory, wherever a view lies in it.
@@ -305,35 +294,17 @@ class Training:
         return Diverged(reason)
 
 
-def _make_learner(
-    config: Config, problem: Problem, model: torch.nn.Module, stepped: torch.nn.Module
-) -> Learner:
-    if config.method == "cross-entropy":
-        return CrossEntropy(config, problem, model, stepped)
-    if config.method == "min-max":
-        return MinMax(config, problem, model)
-    return Compositional(config, problem, model, stepped)
-
-
 def advice(config: Config) -> str:
-    """The coefficient most likely to blame for divergence, and what to set it to.
+    """The coefficients that are likely to blame for divergence, and what to set them to.
 
     Examples:
         >>> advice(Config(lr=3.0))
         'lower lr (it is 3; try 0.3)'
-        >>> advice(Config(lr=0.001, gamma="theory", method="msvrm-v1"))
-        'lower gamma (it is "theory", about m/B1; try gamma="age")'
-        >>> advice(Config(lr=0.001, alpha=0.1, safeguard=False))
-        'lower lr (it is 0.001; try 0.0001), or keep z near the gradient: safeguard = true'
+        >>> advice(Config(gamma="theory"))
+        'lower lr (it is 0.01; try 0.001), or gamma (it is theory; try age)'
     """
-    entry = entry_of(config.method)
-    large = config.lr > (0.03 if config.update in ("adam", "amsgrad") else 1.0)
-    if entry is not None and entry.method.corrected and not large:
-        if config.gamma == "theory":
-            return 'lower gamma (it is "theory", about m/B1; try gamma="age")'
-        if not isinstance(config.gamma, str) and config.gamma > 1:
-            return f'lower gamma (it is {config.gamma}; try gamma="age")'
     text = f"lower lr (it is {config.lr:g}; try {config.lr / 10:g})"
-    if entry is not None and entry.method.gradient.points and not config.safeguard:
-        text += ", or keep z near the gradient: safeguard = true"
-    return text
+    is_large = config.gamma == "theory"  # about m/B1
+    if not isinstance(config.gamma, str):
+        is_large = config.gamma > 1
+    return f"{text}, or gamma (it is {config.gamma}; try age)" if is_large else text

@@ -3,25 +3,145 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fcco.problem import SampledObjective
-from fcco_lab.datasets import is_own, load_own
-from fcco_lab.datasets.catalogue import load_named
-from fcco_lab.datasets.records import Classified, Data
+from fcco.objectives import AUC, NDCG, AveragePrecision, Cox, ListNet, MultiTaskAUC, MultiTaskGap
+from fcco.problem import Objective, SampledObjective
+from fcco_lab.datasets import catalogue, is_own, load_own
+from fcco_lab.datasets.records import Classified, Data, Kind, Ranked, Survival
 from fcco_lab.datasets.splitting import split
 from fcco_lab.entries import entry_of
-from fcco_lab.named_objects import is_named, source_of_named
+from fcco_lab.named_objects import is_named, load_named, source_of_named
 from fcco_lab.networks import build_network
 from fcco_lab.training.config import Config
-from fcco_lab.training.objectives import build_objective, kind_of, measure_of
 
-__all__ = ["Problem", "fingerprint", "load_problem", "network_for"]
+__all__ = ["OBJECTIVES", "Problem", "fingerprint", "kind_of", "load_problem"]
+
+OF_EXPONENTIAL = ("temperature", "cross_entropy")
+"""The settings of auc-exp."""
+
+
+def _exponential(train: Classified, config: Config) -> AUC:
+    settings = {name: getattr(config, name) for name in OF_EXPONENTIAL}
+    return AUC(_labels_of(train), **settings)
+
+
+OBJECTIVES: dict[str, tuple[Kind, Callable[[Any, Config], SampledObjective]]] = {
+    "auc": ("classes", lambda train, _: MultiTaskAUC(_labels_of(train))),
+    "auc-odds": ("classes", lambda train, _: MultiTaskAUC(_labels_of(train))),
+    "auc-exp": ("classes", _exponential),
+    "gap": ("classes", lambda train, _: MultiTaskGap(_labels_of(train))),
+    "ap": ("classes", lambda train, _: AveragePrecision(_labels_of(train))),
+    "cox": ("survival", lambda train, _: Cox(train.times, train.events)),
+    "ndcg": ("ranking", lambda train, _: NDCG(train.grades, train.lengths)),
+    "listnet": ("ranking", lambda train, _: ListNet(train.grades, train.lengths)),
+}
+"""The kind of data that each needs, and the function that builds it from the training part."""
+
+_DESCRIBED: dict[Kind, str] = {
+    "classes": "classes",
+    "survival": "survival times",
+    "ranking": "grades of queries",
+}
+
+
+def _task_labels(classes: Tensor, count: int) -> Tensor:
+    """One column per class, against the rest; two classes are one task.
+
+    Examples:
+        >>> _task_labels(torch.tensor([0, 1, 1]), 2).flatten()
+        tensor([False,  True,  True])
+    """
+    labels = nn.functional.one_hot(classes, count).bool()
+    return labels[:, 1:] if count == 2 else labels
+
+
+def _labels_of(train: Classified) -> Tensor:
+    """(N, T) booleans, one column per task."""
+    return _task_labels(train.classes, train.num_classes)
+
+
+def kind_of(objective: str) -> Kind | None:
+    """The kind of data that an objective needs; None for a user's own, which may be any.
+
+    Examples:
+        >>> kind_of("cox")
+        'survival'
+    """
+    return None if is_named(objective) else OBJECTIVES[objective][0]
+
+
+def _build_objective(config: Config, train: Data) -> tuple[Any, SampledObjective]:
+    """The inputs of the training part, and the objective built from its labels.
+
+    A user's own objective is a class, which is called with labels (N, T), booleans, or a function
+    from the training part (``Classified``, ``Survival`` or ``Ranked``) to an objective, or to
+    (inputs, objective) if the inputs change too.
+
+    Args:
+        config: names the objective and the data.
+        train: the training part.
+    """
+    objective = config.objective
+    for name in OF_EXPONENTIAL:
+        if objective != "auc-exp" and getattr(config, name) != getattr(Config, name):
+            raise ValueError(f"{name} is a setting of objective auc-exp, not of {objective}")
+    if is_named(objective):
+        return _build_own(objective, train)
+    needed, make = OBJECTIVES[objective]
+    if needed != train.kind:
+        fitting = [name for name, (kind, _) in OBJECTIVES.items() if kind == train.kind]
+        raise ValueError(
+            f"objective {objective} needs {_DESCRIBED[needed]}, but {config.data} has "
+            f"{_DESCRIBED[train.kind]}: use {' or '.join(fitting)}"
+        )
+    return train.inputs, make(train, config)
+
+
+def _build_own(name: str, train: Data) -> tuple[Any, SampledObjective]:
+    own = load_named("objective", name)
+    if not callable(own):
+        raise ValueError(
+            f"objective {name} must be a subclass of fcco.Objective, or a function from the data "
+            f"to an objective or to (inputs, objective), got {type(own).__name__}"
+        )
+    takes_labels = isinstance(own, type) and issubclass(own, Objective)
+    if takes_labels and not isinstance(train, Classified):
+        raise ValueError(
+            f"objective {name}: a class is called with the labels of AUC tasks, but the data has "
+            f"{_DESCRIBED[train.kind]}; name a function from the data to an objective"
+        )
+    made = own(_labels_of(train) if takes_labels else train)  # type: ignore[arg-type]
+    is_pair = isinstance(made, tuple) and len(made) == 2
+    inputs, objective = made if is_pair else (train.inputs, made)
+    if not isinstance(objective, SampledObjective):
+        raise ValueError(
+            f"objective {name}: {type(objective).__name__} does not know the samples of its "
+            "blocks; derive it from one of fcco.objectives or from fcco.problem.SampledObjective"
+        )
+    return inputs, objective
+
+
+def _measure_of(test: Data, count: int) -> Callable[[Tensor], dict[str, float]]:
+    """From the scores of the test part to its metrics by name.
+
+    Args:
+        test: the test part.
+        count: the number of classes, if it has classes.
+    """
+    if isinstance(test, Survival):
+        survival = Cox(test.times, test.events)
+        return lambda scores: {"c_index": survival.metric(scores)}
+    if isinstance(test, Ranked):
+        ranking = NDCG(test.grades, test.lengths, top_k=10)
+        return lambda scores: {"ndcg": ranking.metric(scores)}
+    labels = _task_labels(test.classes, count)
+    area, precision = MultiTaskAUC(labels), AveragePrecision(labels)
+    return lambda scores: {"auc": area.metric(scores), "ap": precision.metric(scores)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,8 +171,8 @@ class Problem:
         ...     test_inputs=inputs,
         ...     measure=lambda scores: {"auc": objective.metric(scores)},
         ... )
-        >>> problem.num_outputs is None
-        True
+        >>> problem.objective.num_blocks
+        1
     """
 
     train_inputs: Any
@@ -63,11 +183,6 @@ class Problem:
     name: str = "own data"
     classes: Tensor | None = None
     content: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def num_outputs(self) -> int | None:
-        """Outputs of a network for classes: two are one task, more are one task each."""
-        return None if self.classes is None else _num_outputs(int(self.classes.max()) + 1)
 
 
 def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
@@ -92,16 +207,18 @@ def load_problem(config: Config, data_dir: Path | None = None) -> Problem:
     inputs, test_inputs = (
         part.to(config.device) for part in _standardized(train.inputs, test.inputs)
     )
-    given, objective = build_objective(config, replace(train, inputs=inputs))
+    # Two classes are one task; survival and rankings, without classes, have one score.
+    shape, outputs = tuple(inputs.shape[1:]), count if count > 2 else 1
+    given, objective = _build_objective(config, replace(train, inputs=inputs))
     for key in ("objective", "method"):
         if is_named(word := getattr(config, key)) and not word.startswith("python:"):
             content[f"{key}_source"] = source_of_named(word)
     return Problem(
         train_inputs=given,
         objective=objective,
-        network=partial(_build_network, tuple(inputs.shape[1:]), _num_outputs(count)),
+        network=lambda of: build_network(of.network, shape, outputs, seed=of.seed),
         test_inputs=test_inputs,
-        measure=measure_of(test, count),
+        measure=_measure_of(test, count),
         name=config.data,
         classes=train.classes if isinstance(train, Classified) else None,
         content=content,
@@ -132,28 +249,7 @@ def _read(config: Config, data_dir: Path | None) -> tuple[Data, Data]:
         return load_own(config.data, kind=kind_of(config.objective), target=target, drop=drop)
     if target or drop:
         raise ValueError(f"target and drop are for tables of your own, not for {config.data}")
-    return load_named(config.data, data_dir)
-
-
-def _num_outputs(num_classes: int) -> int:
-    """Two classes are one task; survival and rankings, without classes, have one score."""
-    return num_classes if num_classes > 2 else 1
-
-
-def _build_network(shape: tuple[int, ...], outputs: int, config: Config) -> nn.Module:
-    return build_network(network_for(config.network, shape), shape, outputs, seed=config.seed)
-
-
-def network_for(name: str, shape: tuple[int, ...]) -> str:
-    """The network that "auto" stands for, on inputs of this shape.
-
-    Examples:
-        >>> [network_for("auto", shape) for shape in ((1, 28, 28), (30,))]
-        ['cnn', 'mlp']
-    """
-    if name != "auto":
-        return name
-    return "cnn" if len(shape) == 3 else "mlp"
+    return catalogue.load_named(config.data, data_dir)
 
 
 def _check_classes(config: Config, count: int, **parts: Classified) -> None:

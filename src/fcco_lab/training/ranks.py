@@ -1,11 +1,9 @@
-"""The processes that ``torchrun`` started: meeting, failing together, and dividing a network."""
+"""The processes that ``torchrun`` started: meeting, agreeing, and dividing a network."""
 
 import os
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,8 +17,6 @@ __all__ = [
     "align_buffers",
     "all_reduce_max",
     "distribute",
-    "exit_quietly",
-    "fail_together",
     "process_group",
     "release",
     "shard_optimizer_state",
@@ -53,34 +49,6 @@ def process_group() -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
-
-
-@contextmanager
-def fail_together(device: str | torch.device = "cpu") -> Iterator[None]:
-    """Around what may fail on some ranks: then all stop.
-
-    The first rank where it failed raises its error, and the others end without a message. What is
-    inside must ask nothing of other ranks, or fail on all of them.
-    """
-    ranks = Ranks()
-    failure: Exception | None = None
-    try:
-        yield
-    except Exception as error:
-        if ranks.size == 1:
-            raise
-        failure = error
-    (first,) = all_reduce_max(device, 0 if failure is None else ranks.size - ranks.rank)
-    if failure is not None and first == ranks.size - ranks.rank:
-        raise failure
-    if first:
-        exit_quietly()
-
-
-def exit_quietly() -> NoReturn:
-    """End without a message, as a rank of a run that failed, of which another one says why."""
-    time.sleep(5)  # which it needs time for: torchrun ends all as soon as one is gone
-    sys.exit(1)
 
 
 def all_reduce_max(device: str | torch.device, *numbers: int) -> list[int]:

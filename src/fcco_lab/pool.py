@@ -4,17 +4,17 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from types import FrameType
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import torch
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fcco_lab.results import Results
+from fcco_lab.runs import Record
 
 __all__ = ["Interrupted", "run_jobs"]
 
@@ -26,19 +26,33 @@ class Interrupted(Exception):
 
 
 def run_jobs(
-    jobs: Sequence[Job],
-    work: Callable[[Job], dict[str, Any]],
-    results: Results,
+    jobs: Mapping[str, Job],
+    work: Callable[[Job], Record],
+    path: Path,
     *,
-    console: Console,
     workers: int | None,
-    what: str = "measuring",
-) -> None:
-    """Do every job in a process with one thread; an interruption loses only what was under way.
+    what: str,
+) -> list[Record]:
+    """Do every job that has no record yet, or one of an error, in a process with one thread.
+
+    An interruption loses only what was under way.
+
+    Args:
+        jobs: by the name of their record.
+        work: from a job to its record.
+        path: the file of records, where each is added when it is made.
+        workers: the number of processes, by default that of cores.
+        what: before the progress bar.
+
+    Returns:
+        The records of all jobs.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, or if a worker was ended.
     """
+    results = Results(path)
+    done = {name for name, record in results.records.items() if record.get("status") != "error"}
+    missing = [job for name, job in jobs.items() if name not in done]
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -46,36 +60,32 @@ def run_jobs(
         TimeRemainingColumn(),
     )
     context = multiprocessing.get_context("spawn")
-    count = min(workers or os.cpu_count() or 1, max(1, len(jobs)))
-    before = signal.signal(signal.SIGTERM, _raise_interrupt)
+    count = min(workers or os.cpu_count() or 1, max(1, len(missing)))
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with (
-            Progress(*columns, console=console) as progress,
+            Progress(*columns) as progress,
             ProcessPoolExecutor(count, mp_context=context, initializer=_begin) as pool,
         ):
-            task = progress.add_task(what, total=len(jobs))
-            futures = [pool.submit(_do, work, job) for job in jobs]
+            task = progress.add_task(what, total=len(missing))
+            futures = [pool.submit(_do, work, job) for job in missing]
             try:
                 for future in as_completed(futures):
                     results.add(future.result())
                     progress.advance(task)
-            except BaseException as error:
-                for future in futures:
-                    future.cancel()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
                 for child in multiprocessing.active_children():
                     child.terminate()  # a training run saves itself first
-                if isinstance(error, KeyboardInterrupt | BrokenProcessPool):
-                    raise Interrupted("interrupted; the same command goes on from here") from error
                 raise
+    except (KeyboardInterrupt, BrokenProcessPool) as error:
+        raise Interrupted("interrupted; the same command goes on from here") from error
     finally:
         signal.signal(signal.SIGTERM, before)
+    return [results.records[name] for name in jobs]
 
 
-def _raise_interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def _do(work: Callable[[Job], dict[str, Any]], job: Job) -> dict[str, Any]:
+def _do(work: Callable[[Job], Record], job: Job) -> Record:
     record = work(job)
     if record.get("status") == "running":
         # A signal ended the job, which has saved itself. The worker must not take up another.
