@@ -79,6 +79,8 @@ def save(
     shown = [label for label in order if label in handles]
     if shown:
         columns = _LEGEND_COLUMNS.get(len(shown), 3 if max(map(len, shown)) > 15 else 4)
+        more_rows = max(0, math.ceil(len(shown) / columns) - 4)
+        figure.set_figheight(figure.get_figheight() + 0.21 * more_rows)
         # Matplotlib fills columns; read along the rows, the labels are in order.
         shown = [label for start in range(columns) for label in shown[start::columns]]
         frame: dict[str, Any] = {"loc": "outside lower center", "frameon": False}

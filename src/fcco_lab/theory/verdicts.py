@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fcco_lab.presentation.canvas import make_canvas, save
+from fcco_lab.presentation.canvas import make_canvas, save, scale_as_log
 from fcco_lab.theory.questions import QUESTIONS, Fit, Question, fit
 
 __all__ = ["Verdict", "plot_verdict", "verdicts"]
@@ -88,16 +88,17 @@ def plot_verdict(verdict: Verdict, path: Path) -> None:
     """Means with two standard errors, the fitted line and the claimed one."""
     xs, means = verdict.xs, verdict.means
     figure, axes = make_canvas(1, xlabels=[verdict.axis], ylabel=verdict.quantity, narrow=True)
-    measured = "measured, ±2 s.e."
     spreads = [2 * spread for spread in verdict.spreads]
-    axes[0].errorbar(xs, means, spreads, fmt="o", capsize=3, label=measured)
+    axes[0].errorbar(xs, means, spreads, fmt="o", capsize=3, label="measured, ±2 s.e.")
     steps = _positions(verdict.axis, xs)
-    lines = {"fitted": (verdict.measured.slope, "-"), "claimed": (verdict.claimed, "--")}
-    names = {word: f"{word} {slope:.2f}" for word, (slope, _) in lines.items()}
-    for word, (slope, style) in lines.items():
+    for word, style, slope in (
+        ("fitted", "-", verdict.measured.slope),
+        ("claimed", "--", verdict.claimed),
+    ):
         heights = [means[-1] * (step / steps[-1]) ** slope for step in steps]
-        axes[0].plot(xs, heights, style, label=names[word])
-    axes[0].set_yscale("log")
+        axes[0].plot(xs, heights, style, label=f"{word} {slope:.2f}")
     if verdict.axis != "stage":
         axes[0].set_xscale("log", base=2)
-    save(figure, axes, path, order=[measured, *names.values()], title=f"Theorem {verdict.theorem}")
+    scale_as_log(axes[0], bottom=min(means) / 2)
+    axes[0].legend(fontsize="small")
+    save(figure, axes, path, order=(), title=f"Theorem {verdict.theorem}")
