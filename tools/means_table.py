@@ -406,7 +406,7 @@ def draw(results, path):
         for label, methods in GROUPS.items():
             heights = [mean(results.final(name, batch, methods)[1]) for batch in batches]
             dash, width = ("-", 2.4) if label == "auto" else ((0, (3, 1.5)), 1.3)
-            style = {"color": looks[label].colour, "marker": looks[label].mark or "v"}
+            style = {"color": looks[label]["color"], "marker": looks[label]["marker"] or "v"}
             place.plot(batches, heights, ls=dash, lw=width, ms=5, label=label, **style)
         place.set_title(name, fontsize=10)
         place.set_xlabel("batch size", fontsize=9)

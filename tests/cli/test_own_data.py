@@ -132,7 +132,7 @@ WRONG = {
     "censored": ((SURVIVAL[0], [[1, 2, 0]]), "column 'event': no event was observed, only censor"),
     "irrelevant": ((RANKING[0], [[1, 2, 0]]), "column 'grade': every grade is 0, no row is relev"),
     "one query": ((RANKING[0], [[1, 2, 0], [1, 2, 1]]), "there is one query, which cannot be div"),
-    "nothing": (([], []), "has no target column"),
+    "nothing": (([], []), "No columns to parse from file"),
 }
 
 

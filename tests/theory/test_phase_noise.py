@@ -12,38 +12,25 @@ from fcco_lab.theory import PHI, PhaseNoise
 def test_exact_inner_values_are_means_over_the_phases(n):
     problem = PhaseNoise(12, inner_size=n, noise=0.7)
     w, everything = torch.randn(4, dtype=torch.float64), torch.arange(12)
-    samples = torch.stack(
-        [problem.sample(w, everything, xi.expand(12)) for xi in problem.all_phases()]
-    )
+    phases = torch.arange(n, dtype=torch.float64) * (2 * math.pi / n)
+    samples = torch.stack([problem.sample(w, everything, xi.expand(12)) for xi in phases])
     torch.testing.assert_close(samples.mean(0), problem.exact_inner(w), rtol=1e-12, atol=1e-12)
     if n > 2:  # two opposite phases see the wave at one angle only
         torch.testing.assert_close(
             samples.var(0, correction=0), torch.full((12,), 0.49 / 2, dtype=torch.float64)
         )
-    jacobians = torch.stack(
-        [problem.jacobian(w, everything, xi.expand(12)) for xi in problem.all_phases()]
-    )
-    torch.testing.assert_close(jacobians.mean(0), problem.a, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("phi", PHI)
-def test_gradients_and_jacobians_equal_autograd(phi):
+def test_gradients_and_slopes_equal_autograd(phi):
     problem = PhaseNoise(12, phi=phi)
     w = torch.randn(4, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(problem.value(w), w)
     torch.testing.assert_close(problem.gradient(w.detach()), gradient, rtol=1e-10, atol=1e-12)
-    blocks, xi = torch.tensor([3, 7]), torch.tensor([0.4, 2.0], dtype=torch.float64)
-    rows = torch.func.jacrev(lambda w: problem.sample(w, blocks, xi))(w.detach())
-    torch.testing.assert_close(problem.jacobian(w.detach(), blocks, xi), rows)
     u = torch.randn((12, 1), dtype=torch.float64, requires_grad=True)
     everything = torch.arange(12)
     (slopes,) = torch.autograd.grad(problem.outer(u, everything).sum(), u)
     torch.testing.assert_close(problem.slope(u.detach()[:, 0], everything), slopes[:, 0])
-    # the bound on the curvature holds and is nearly met
-    grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)
-    second = problem.phi.slope(grid).diff() / grid.diff()
-    assert second.abs().max() <= problem.phi.curvature * (1 + 1e-6)
-    assert second.abs().max() > 0.9 * problem.phi.curvature
 
 
 @pytest.mark.parametrize("phi", ["quadratic", "log-cosh"])
@@ -90,9 +77,5 @@ def test_refusals():
         PhaseNoise(8, inner_size=1)
     with pytest.raises(ValueError, match="must exceed dim"):
         PhaseNoise(3)
-    with pytest.raises(ValueError, match="whole circle"):
-        PhaseNoise(8).all_phases()
     with pytest.raises(ValueError, match="only for a convex phi"):
         _ = PhaseNoise(8, phi="non-convex").optimum
-    with pytest.raises(ValueError, match="only for the quadratic family"):
-        _ = PhaseNoise(8).mu

@@ -6,9 +6,11 @@ import statistics
 import numpy as np
 import pytest
 
-from fcco_lab.presentation.curves import at_equal, final, mean_curve
+from fcco.methods import REGISTRY
+from fcco_lab.entries import BASELINES
+from fcco_lab.presentation.curves import final, mean_curve, shared_end
 from fcco_lab.presentation.figures import plot_axes, plot_panels, plot_profiles
-from fcco_lab.presentation.methods import contender_name
+from fcco_lab.presentation.methods import contender_name, label_and_colour
 from fcco_lab.presentation.naming import grouped, in_order
 from fcco_lab.presentation.profiles import profile
 from fcco_lab.presentation.styles import styles
@@ -112,16 +114,16 @@ def equal_records():
 
 
 def test_equal_cost_is_what_the_first_to_stop_spent():
-    by_samples = at_equal(equal_records(), "samples", "auc")["usps"]
-    assert by_samples.reached == 10
-    assert by_samples.values["MSVRM-v2"].mean == pytest.approx(0.95)
-    by_queries = at_equal(equal_records(), "queries", "auc")["usps"]
-    assert by_queries.reached == 20
-    assert by_queries.values["SOX"] == pytest.approx((0.75, statistics.stdev([0.7, 0.8]), 2, 0))
+    records = equal_records()
+    reached = {x: shared_end(records, x, "auc") for x in ("samples", "queries", "seconds")}
+    assert reached == {"samples": 10, "queries": 20, "seconds": 5}
+    v2, v3, sox = grouped(records, lambda record: record["config"]["method"]).values()
+    assert final(v2, "auc", at=("samples", 10)).mean == pytest.approx(0.95)
+    at = ("queries", 20)
+    assert final(sox, "auc", at=at) == pytest.approx((0.75, statistics.stdev([0.7, 0.8]), 2, 0))
     # v2 is a third of its way from 0.5 to 0.95.
-    assert by_queries.values["MSVRM-v2"] == pytest.approx((0.65, 0.0, 2, 0))
-    assert by_queries.values["MSVRM-v3"][2:] == (0, 1)
-    assert at_equal(equal_records(), "seconds", "auc")["usps"].reached == 5
+    assert final(v2, "auc", at=at) == pytest.approx((0.65, 0.0, 2, 0))
+    assert final(v3, "auc", at=at)[2:] == (0, 1)
 
 
 def test_table_orders_rows_and_columns_and_marks_the_best():
@@ -170,9 +172,13 @@ def test_order_of_contenders():
 
 def test_colour_is_the_method_and_dash_the_step_rule():
     few, many = styles(["SOX Adam"]), styles(["SOX", "SOX Adam", "MSVRM-v1 Adam", "5 blocks"])
-    assert few["SOX Adam"][:2] == many["SOX Adam"][:2]  # whoever else is in the figure
-    assert many["SOX"].colour == many["SOX Adam"].colour != many["MSVRM-v1 Adam"].colour
-    assert many["SOX"].dash != many["SOX Adam"].dash == many["MSVRM-v1 Adam"].dash
+    for key in ("color", "ls"):  # whoever else is in the figure
+        assert few["SOX Adam"][key] == many["SOX Adam"][key]
+    assert many["SOX"]["color"] == many["SOX Adam"]["color"] != many["MSVRM-v1 Adam"]["color"]
+    assert many["SOX"]["ls"] != many["SOX Adam"]["ls"] == many["MSVRM-v1 Adam"]["ls"]
+    settings = styles(["SOX, B1=2", "SOX, B1=5"])
+    assert len({style["marker"] for style in settings.values()}) == 2
+    assert {style["color"] for style in settings.values()} == {many["SOX"]["color"]}
 
 
 def test_lines_can_be_told_apart_in_grey():
@@ -181,7 +187,7 @@ def test_lines_can_be_told_apart_in_grey():
     labels = [contender_name({"method": m, "update": rule}) for m in methods for rule in rules]
     labels += ["cross-entropy", "mine"]
     found = styles(labels)
-    assert len({(style.dash, style.mark) for style in found.values()}) == len(labels) == 20
+    assert len({(style["ls"], style["marker"]) for style in found.values()}) == len(labels) == 20
 
 
 def falling(method, seed, *, data="usps", status="finished"):
@@ -200,11 +206,11 @@ def test_figures_are_written(tmp_path, y, share_y):
     for record in records:
         for look in record["curve"]:
             look["auc"] = 1 - look["objective"] / 4
-    panels = grouped(records, lambda record: record["config"]["data"])
-    one = panels["e"]
+    by_data = grouped(records, lambda record: record["config"]["data"])
+    panels = [(data, runs, "samples") for data, runs in by_data.items()]
     paths = [tmp_path / "new" / f"{name}.png" for name in ("panels", "axes", "profiles")]
-    plot_panels(panels, paths[0], x="samples", y=y, title="panels", share_y=share_y)
-    plot_axes(one, paths[1], y=y, title="axes")
+    plot_panels(panels, paths[0], y=y, title="panels", share_y=share_y)
+    plot_axes(by_data["e"], paths[1], y=y, title="axes")
     solved = profile({"SOX": {"a": 1.0, "b": 2.0}, "BSGD": {"a": 3.0, "b": math.inf}})
     plot_profiles(solved, paths[2], title="profiles")
     for path in paths:
@@ -221,7 +227,7 @@ def test_a_figure_tells_what_diverged_and_draws_the_rest(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "save", lambda figure, axes, *_, **__: drawn.extend(axes))
     records = [falling("sox", 0), falling("sox", 1), falling("sox", 2, status="diverged")]
     records += [falling("msvrm-v2", 0, status="diverged")]
-    plot_panels({"usps": records}, tmp_path / "a.png", x="queries", title="t")
+    plot_panels([("usps", records, "queries")], tmp_path / "a.png", title="t")
     (place,) = drawn
     assert [line.get_label() for line in place.lines] == ["SOX"]
     assert place.texts[0].get_text() == "diverged:\nSOX 1 of 3\nMSVRM-v2 1 of 1"
@@ -232,6 +238,15 @@ def test_a_figure_tells_what_diverged_and_draws_the_rest(tmp_path, monkeypatch):
     assert 0 < place.get_ylim()[0] < 1.5 * 2.0**-8
 
 
-def test_panels_must_exist(tmp_path):
-    with pytest.raises(ValueError, match="at least one panel"):
-        plot_panels({}, tmp_path / "a.png", x="samples", title="none")
+def test_lines_can_be_seen_and_methods_told_apart():
+    """WCAG asks for 3 : 1 of graphics, here on white."""
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    colours = [label_and_colour(method)[1] for method in (*BASELINES, *REGISTRY)]
+    for colour in colours:
+        assert 1.05 / (luminance(colour) + 0.05) >= 3, colour
+    assert len(set(colours)) == len(colours)

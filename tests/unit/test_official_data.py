@@ -141,7 +141,7 @@ def test_a_malicious_pickle_is_refused(tmp_path):
 
 def test_arrays_of_objects_in_a_pickle_are_refused(tmp_path):
     write_cifar100(tmp_path, cifar_batch(np.array([{}]), [0], "fine_labels"))
-    with pytest.raises(ValueError, match="train: arrays of object are not allowed"):
+    with pytest.raises(ValueError, match=r"cannot read .*train: .*'dict'"):
         load_classes("cifar100", tmp_path)
 
 

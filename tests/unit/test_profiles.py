@@ -3,8 +3,9 @@
 import math
 
 import pytest
+from cli.report_runs import run
 
-from fcco_lab.presentation.profiles import costs, profile
+from fcco_lab.presentation.profiles import costs, profile, profiles_of
 
 # Best values: a 0.1, b 0.2, c 0.4, so the target is b's 0.2; a meets it at 20, b at 40.
 EASY = {
@@ -70,3 +71,16 @@ def test_problems_must_have_the_same_contenders():
     fewer = {name: HARD[name] for name in ("a", "b")}
     with pytest.raises(ValueError, match="'hard' has different contenders"):
         costs({"easy": EASY, "hard": fewer}, lower_is_better=True)
+
+
+def test_profiles_need_two_data_sets_and_two_shared_contenders():
+    usps = {"SOX": [run()], "v1": [run(method="msvrm-v1", values=(1.0, 0.3, 0.2), cost=4)]}
+    mnist = {"SOX": [run("mnist")], "v1": [run("mnist", "msvrm-v1", values=(1.0, 0.9, 0.8))]}
+    mnist["SOAP"] = [run("mnist", "soap")]
+    assert profiles_of({"usps": usps}, "queries") == {}
+    assert profiles_of({"usps": usps, "mnist": {"SOX": mnist["SOX"]}}, "queries") == {}
+    # usps: target 0.25, SOX 1920 * 2 queries, v1 0.2 at 3200 * 2; mnist: target 0.8, SOX 1920 at
+    # its first look, v1 3840.
+    taus = [1.0, pytest.approx(5 / 3, abs=1e-5), 2.0, 10.0]
+    expected = {"SOX": (taus, [1.0] * 4), "v1": (taus, [0.0, 0.5, 1.0, 1.0])}
+    assert profiles_of({"usps": usps, "mnist": mnist}, "queries") == expected

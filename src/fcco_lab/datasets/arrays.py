@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,17 +12,7 @@ from torch import Tensor
 
 from fcco_lab.datasets.records import Classified, Ranked, Survival
 
-__all__ = [
-    "PARTS",
-    "READERS",
-    "Arrays",
-    "by_query",
-    "classified",
-    "ranked",
-    "read_npz",
-    "reading",
-    "survival",
-]
+__all__ = ["PARTS", "READERS", "Arrays", "by_query", "read_npz", "reading"]
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -75,50 +65,40 @@ def read_npz(path: Path) -> Arrays:
     return arrays | tasks
 
 
-def classified(
-    arrays: Arrays,
-    path: Path,
-    kind: Literal["images", "features", "either"] = "either",
-    parts: Sequence[str] = PARTS,
-) -> list[Classified]:
+def classified(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[Classified]:
     """Each part from its ``x`` and ``y``; inputs of two dimensions are features.
 
     Args:
         arrays: as read from the file.
         path: of the file, for errors.
-        kind: what the inputs must be.
         parts: the endings of the keys.
     """
-    classes = [_integers(arrays, f"y{part}", path) for part in parts]
+    classes = [_take(arrays, f"y{part}", path, _integers) for part in parts]
     if path.suffix == ".npz":
         # A subset may lack classes, a user's file count from 1 or use -1 and +1: number what is
         # there. The official readers know their labels; a wrong one is an error, not a class.
         places = torch.cat(classes).unique(return_inverse=True)[1]
         classes = list(places.split([len(y) for y in classes]))
-
-    def make(part: str, y: Tensor) -> Classified:
-        x = _array(arrays, f"x{part}", path)
-        are_features = kind == "features" or (kind == "either" and x.ndim == 2)
-        inputs = (_features if are_features else _images)(arrays, f"x{part}", path)
+    found = []
+    for part, y in zip(parts, classes, strict=True):
+        x = _take(arrays, f"x{part}", path, _inputs)
         with reading(f"{path}, x{part} and y{part}"):
-            return Classified(inputs, y)
-
-    return _alike([make(part, y) for part, y in zip(parts, classes, strict=True)], path)
+            found.append(Classified(x, y))
+    return _alike(found, path)
 
 
 def survival(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[Survival]:
     """Each part from its ``x``, ``t`` and ``e``; arguments as of ``classified``."""
-
-    def make(part: str) -> Survival:
-        inputs = _features(arrays, f"x{part}", path)
-        times = _array(arrays, f"t{part}", path)
-        events = _integers(arrays, f"e{part}", path)
+    found = []
+    for part in parts:
+        inputs = _take(arrays, f"x{part}", path, _features)
+        times = _take(arrays, f"t{part}", path, _times)
+        events = _take(arrays, f"e{part}", path, _integers)
         with reading(f"{path}, t{part} and e{part}"):
             if ((events != 0) & (events != 1)).any():
                 raise ValueError(f"e{part} must hold only 0 and 1")
-            return Survival(inputs, _times(times), events.bool())
-
-    return _alike([make(part) for part in parts], path)
+            found.append(Survival(inputs, times, events.bool()))
+    return _alike(found, path)
 
 
 def ranked(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[Ranked]:
@@ -126,21 +106,18 @@ def ranked(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[Ran
 
     ``q`` has the lengths of the queries, or the query of each document: a whole number or a text.
     """
-
-    def make(part: str) -> Ranked:
-        inputs = _features(arrays, f"x{part}", path)
-        grades = _integers(arrays, f"y{part}", path)
-        queries = _array(arrays, f"q{part}", path)
-        of_documents = len(queries) == len(inputs)
-        if not of_documents or queries.dtype.kind == "f":
-            queries = _integers(arrays, f"q{part}", path).numpy()
+    found = []
+    for part in parts:
+        inputs = _take(arrays, f"x{part}", path, _features)
+        grades = _take(arrays, f"y{part}", path, _integers)
+        if len(arrays.get(f"q{part}", ())) == len(inputs):
+            queries = _take(arrays, f"q{part}", path, _places)
+            found.append(by_query(inputs, grades, queries))
+            continue
+        lengths = _take(arrays, f"q{part}", path, _integers)
         with reading(f"{path}, y{part} and q{part}"):
-            if of_documents:
-                places = np.unique(queries, return_inverse=True)[1]
-                return by_query(inputs, grades, torch.from_numpy(places))
-            return Ranked(inputs, grades, torch.from_numpy(queries))
-
-    return _alike([make(part) for part in parts], path)
+            found.append(Ranked(inputs, grades, lengths))
+    return _alike(found, path)
 
 
 READERS: dict[str, Callable[..., list[Any]]] = {
@@ -171,10 +148,14 @@ def _alike(parts: list[R], path: Path) -> list[R]:
     return parts
 
 
-def _array(arrays: Arrays, key: str, path: Path) -> NDArray[Any]:
+def _take(
+    arrays: Arrays, key: str, path: Path, convert: Callable[[NDArray[Any]], Tensor]
+) -> Tensor:
+    """An array as a tensor; errors name the file and the key."""
     if key not in arrays:
         raise ValueError(f"{path} has no key {key!r}, only {sorted(arrays)}")
-    return arrays[key]
+    with reading(f"{path}, key {key!r}"):
+        return convert(arrays[key])
 
 
 def _floats(array: NDArray[Any], precision: type[np.floating[Any]] = np.float32) -> Tensor:
@@ -194,44 +175,48 @@ def _times(array: NDArray[Any]) -> Tensor:
     return _floats(array, np.float32 if array.dtype == np.float32 else np.float64)
 
 
-def _features(arrays: Arrays, key: str, path: Path) -> Tensor:
-    x = _array(arrays, key, path)
-    with reading(f"{path}, key {key!r}"):
-        if x.ndim != 2:
-            raise ValueError(f"features must have shape (N, d), got {x.shape}")
+def _features(x: NDArray[Any]) -> Tensor:
+    if x.ndim != 2:
+        raise ValueError(f"features must have shape (N, d), got {x.shape}")
+    return _floats(x)
+
+
+def _inputs(x: NDArray[Any]) -> Tensor:
+    """Features (N, d), or images as (N, C, H, W) in [0, 1]."""
+    if x.ndim == 2:
         return _floats(x)
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.ndim != 4 or x.shape[-1] not in (1, 3):
+        raise ValueError(
+            "inputs must be features (N, d), or images (N, H, W), (N, H, W, 1) or (N, H, W, 3), "
+            f"got {x.shape}"
+        )
+    images = _floats(x.transpose(0, 3, 1, 2))
+    if x.dtype == "uint8":
+        return images.div_(255)
+    if not ((images >= 0) & (images <= 1)).all():
+        raise ValueError(f"images of {x.dtype} must lie in [0, 1]")
+    return images
 
 
-def _images(arrays: Arrays, key: str, path: Path) -> Tensor:
-    x = _array(arrays, key, path)
-    with reading(f"{path}, key {key!r}"):
-        if x.ndim == 3:
-            x = x[..., None]
-        if x.ndim != 4 or x.shape[-1] not in (1, 3):
-            raise ValueError(
-                f"images must have shape (N, H, W), (N, H, W, 1) or (N, H, W, 3), got {x.shape}"
-            )
-        images = _floats(x.transpose(0, 3, 1, 2))
-        if x.dtype == "uint8":
-            return images.div_(255)
-        if not ((images >= 0) & (images <= 1)).all():
-            raise ValueError(f"images of {x.dtype} must lie in [0, 1]")
-        return images
+def _integers(values: NDArray[Any]) -> Tensor:
+    if values.ndim != 1:
+        raise ValueError(f"it must hold whole numbers in one dimension, got {values.shape}")
+    exact = _floats(values, np.float64)
+    # Grades and classes are sometimes stored as floats; a fraction would be lost silently.
+    # "not <", so that a NaN is found too.
+    wrong = (exact != exact.round()) | ~(exact.abs() < LARGEST)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"it must hold whole numbers below {LARGEST} in size, got {values[row]} in row {row}"
+        )
+    return exact.long()
 
 
-def _integers(arrays: Arrays, key: str, path: Path) -> Tensor:
-    values = _array(arrays, key, path)
-    with reading(f"{path}, key {key!r}"):
-        if values.ndim != 1:
-            raise ValueError(f"it must hold whole numbers in one dimension, got {values.shape}")
-        exact = _floats(values, np.float64)
-        # Grades and classes are sometimes stored as floats; a fraction would be lost silently.
-        # "not <", so that a NaN is found too.
-        wrong = (exact != exact.round()) | ~(exact.abs() < LARGEST)
-        if wrong.any():
-            row = int(wrong.nonzero()[0])
-            raise ValueError(
-                f"it must hold whole numbers below {LARGEST} in size, got {values[row]} in row "
-                f"{row}"
-            )
-        return exact.long()
+def _places(queries: NDArray[Any]) -> Tensor:
+    """The queries numbered; nineteen digits and texts stay apart, floats must be whole."""
+    if queries.dtype.kind == "f":
+        queries = _integers(queries).numpy()
+    return torch.from_numpy(np.unique(queries, return_inverse=True)[1])

@@ -7,7 +7,7 @@ from typing import Any
 
 from fcco.data.digits import load_digits
 from fcco_lab.choices import choose
-from fcco_lab.datasets.arrays import READERS, classified, read_npz
+from fcco_lab.datasets.arrays import READERS, read_npz
 from fcco_lab.datasets.official import LAYOUTS
 from fcco_lab.datasets.records import Classified, Data, Kind, Ranked, Survival
 
@@ -29,6 +29,8 @@ _KEYS: dict[Kind, str] = {"classes": "x y", "survival": "x t e", "ranking": "x y
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 _DEEPSURV = "https://github.com/jaredleekatzman/DeepSurv"
+_LIGHTGBM = "https://github.com/microsoft/LightGBM/tree/master/examples/lambdarank"
+_TINY = "http://cs231n.stanford.edu/tiny-imagenet-200.zip (non-commercial research only)"
 CATALOGUE: dict[str, tuple[Kind, str]] = {
     "digits": ("classes", "scikit-learn (pip install 'fcco[sklearn]')"),
     "mnist": ("classes", "https://github.com/cvdfoundation/mnist"),
@@ -39,18 +41,12 @@ CATALOGUE: dict[str, tuple[Kind, str]] = {
     "stl10": ("classes", "https://cs.stanford.edu/~acoates/stl10"),
     "cifar10": ("classes", "https://www.cs.toronto.edu/~kriz/cifar.html"),
     "cifar100": ("classes", "https://www.cs.toronto.edu/~kriz/cifar.html"),
-    "tinyimagenet100": (
-        "classes",
-        "http://cs231n.stanford.edu/tiny-imagenet-200.zip (non-commercial research only)",
-    ),
+    "tinyimagenet100": ("classes", _TINY),
     "a9a": ("classes", f"{_LIBSVM}/binary.html#a9a"),
     "surv_metabric": ("survival", _DEEPSURV),
     "surv_gbsg": ("survival", _DEEPSURV),
     "surv_support": ("survival", _DEEPSURV),
-    "lgb_lambdarank": (
-        "ranking",
-        "https://github.com/microsoft/LightGBM/tree/master/examples/lambdarank",
-    ),
+    "lgb_lambdarank": ("ranking", _LIGHTGBM),
 }
 """The kind of each data set, and where to get it."""
 
@@ -134,12 +130,7 @@ def load_named(name: str, data_dir: str | Path | None = None) -> tuple[Data, Dat
             "%s: read from %s, a subset: it does not reproduce published numbers", name, first
         )
     arrays = LAYOUTS[name].read([first, *others]) if others else read_npz(first)
-    found: list[Any]
-    if kind == "classes":
-        found = classified(arrays, first, "features" if name == "a9a" else "images")
-    else:
-        found = READERS[kind](arrays, first)
-    train, test = found
+    train, test = READERS[kind](arrays, first)
     return train, test
 
 

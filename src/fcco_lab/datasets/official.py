@@ -7,28 +7,25 @@ y_test``, images uint8 as (N, H, W) or (N, H, W, 3), classes from 0.
 import gzip
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fcco_lab.datasets.arrays import Arrays, reading
 
 __all__ = ["LAYOUTS", "Layout"]
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """The official files of a data set.
 
     Args:
         folders: the possible folders, best first; "." is the data directory itself.
-        files: the names of the files, all in the same folder.
+        files: the names of the files, all in the same folder, plain or packed.
         read: a function of the paths of the files, in this order.
-        suffix: the suffix of a compressed file, which is read as well.
+        suffix: the suffix of a packed file.
     """
 
     folders: tuple[str, ...]
@@ -67,48 +64,32 @@ def read_idx(paths: Sequence[Path]) -> Arrays:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Unpickles dicts, lists, bytes and arrays of numbers; refuses every other name.
+    """Unpickles dicts, lists, bytes and arrays; refuses every name but the three of an array.
 
-    A pickle may call any function that it names. CIFAR's files name three, and they are replaced:
-    by an empty array of bytes, which the pickle then fills, with a numeric type.
+    A pickle may call any function that it names. The module of the first of them moved between
+    versions of numpy, so that names are compared and never imported.
     """
 
     def find_class(self, module: str, name: str) -> Any:
-        # The module moved between versions of numpy: the names are compared, never imported.
-        match module, name:
-            case "numpy", "ndarray":
-                return "ndarray"
-            case "numpy", "dtype":
-                return self._numeric
-            case "numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct":
-                return lambda *_: np.empty(0, np.uint8)
+        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
+            return np.empty(0).__reduce__()[0]
+        if module == "numpy" and name in ("ndarray", "dtype"):
+            return getattr(np, name)
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not allowed")
 
-    @staticmethod
-    def _numeric(code: Any, *_: Any) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = np.dtype(code, copy=True)  # the pickle sets its byte order
-        if dtype.kind not in "biuf":
-            raise pickle.UnpicklingError(f"arrays of {dtype} are not allowed")
-        return dtype
 
-
-def read_cifar(paths: Sequence[Path], *, labels: str) -> Arrays:
+def read_cifar(paths: Sequence[Path], *, labels: bytes) -> Arrays:
     """CIFAR's Python batches, the last of them for the test; ``labels``: key of the classes."""
-    images: list[NDArray[Any]] = []
-    classes: list[NDArray[Any]] = []
+    x, y = [], []
     for path in paths:
         with reading(path), path.open("rb") as file:
             # Written by Python 2, whose strings are bytes.
             batch = _ArraysOnly(file, encoding="bytes").load()
-            x = np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, 3, 32, 32)
-            images.append(x.transpose(0, 2, 3, 1))
-            classes.append(np.asarray(batch[labels.encode()], dtype=np.int64))
-    return {
-        "x_train": np.concatenate(images[:-1]),
-        "y_train": np.concatenate(classes[:-1]),
-        "x_test": images[-1],
-        "y_test": classes[-1],
-    }
+            images = np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, 3, 32, 32)
+            x.append(images.transpose(0, 2, 3, 1))
+            y.append(np.asarray(batch[labels], dtype=np.int64))
+    arrays: Arrays = {"x_train": np.concatenate(x[:-1]), "y_train": np.concatenate(y[:-1])}
+    return arrays | {"x_test": x[-1], "y_test": y[-1]}
 
 
 def read_svhn(paths: Sequence[Path]) -> Arrays:
@@ -126,18 +107,19 @@ def read_svhn(paths: Sequence[Path]) -> Arrays:
 
 def read_stl10(paths: Sequence[Path]) -> Arrays:
     """STL10's labelled images: 3 channels of 96 x 96 in column-major order, labels from 1."""
-    x_train, y_train, x_test, y_test = paths
     arrays: Arrays = {}
-    for part, x, y in (("train", x_train, y_train), ("test", x_test, y_test)):
-        with reading(x):
-            images = np.fromfile(x, np.uint8).reshape(-1, 3, 96, 96)
-            arrays[f"x_{part}"] = images.transpose(0, 3, 2, 1)
-        arrays[f"y_{part}"] = np.fromfile(y, np.uint8).astype(np.int64) - 1
+    for name, path in zip(("x_train", "y_train", "x_test", "y_test"), paths, strict=True):
+        with reading(path):
+            content = np.fromfile(path, np.uint8)
+            if name.startswith("x"):
+                arrays[name] = content.reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
+            else:
+                arrays[name] = content.astype(np.int64) - 1
     return arrays
 
 
 def read_libsvm(paths: Sequence[Path], *, features: int) -> Arrays:
-    """LIBSVM's text: lines ``label index:value ...``."""
+    """LIBSVM's text, with lines ``label index:value ...``, of USPS (256 features) or a9a."""
     from sklearn import datasets
 
     arrays: Arrays = {}
@@ -145,60 +127,46 @@ def read_libsvm(paths: Sequence[Path], *, features: int) -> Arrays:
         with reading(path):
             # The number of features is given, because the last may be 0 in a whole file (a9a.t).
             x, y = datasets.load_svmlight_file(str(path), n_features=features, zero_based=False)
-        arrays[f"x_{part}"] = x.toarray().astype(np.float32)
-        arrays[f"y_{part}"] = y.astype(np.int64)
-    return arrays
-
-
-def read_usps(paths: Sequence[Path]) -> Arrays:
-    """USPS: 16 x 16 pixels in [-1, 1], the digit d with the label d + 1."""
-    arrays = read_libsvm(paths, features=256)
-    for part in ("train", "test"):
-        arrays[f"x_{part}"] = ((arrays[f"x_{part}"] + 1) / 2).reshape(-1, 16, 16)
-        arrays[f"y_{part}"] = arrays[f"y_{part}"] - 1
-    return arrays
-
-
-def read_a9a(paths: Sequence[Path]) -> Arrays:
-    """a9a: 123 binary features, labels -1 and +1, here 0 and 1."""
-    arrays = read_libsvm(paths, features=123)
-    for key in ("y_train", "y_test"):
-        arrays[key] = (arrays[key] > 0).astype(np.int64)
+        x = x.toarray().astype(np.float32)
+        if features == 256:  # pixels in [-1, 1], and the digit d has the label d + 1
+            x, y = ((x + 1) / 2).reshape(-1, 16, 16), y - 1
+        else:  # labels -1 and +1
+            y = y > 0
+        arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
     return arrays
 
 
 def _idx(*names: str) -> Layout:
-    parts = [("train", "images-idx3"), ("train", "labels-idx1")]
-    parts += [("t10k", "images-idx3"), ("t10k", "labels-idx1")]
-    files = tuple(f"{part}-{content}-ubyte" for part, content in parts)
     folders = tuple(folder for name in names for folder in (name, f"{name}/raw"))
-    return Layout(folders, files, read_idx, ".gz")
+    parts = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    return Layout(folders, tuple(f"{part}-ubyte" for part in parts), read_idx, ".gz")
 
 
-def _cifar(name: str, folder: str, labels: str, *files: str) -> Layout:
+def _cifar(name: str, folder: str, labels: bytes, *files: str) -> Layout:
     folders = (folder, f"{name}/{folder}", name)
     return Layout(folders, files, partial(read_cifar, labels=labels))
 
+
+def _libsvm(name: str, features: int) -> Layout:
+    read = partial(read_libsvm, features=features)
+    return Layout((".", name), (name, f"{name}.t"), read, ".bz2")
+
+
+_BATCHES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
 
 # torchvision's names of the folders are accepted too.
 LAYOUTS: dict[str, Layout] = {
     "mnist": _idx("mnist", "MNIST"),
     "kmnist": _idx("kmnist", "KMNIST"),
     "fashion_mnist": _idx("fashion_mnist", "FashionMNIST"),
-    "cifar10": _cifar(
-        "cifar10",
-        "cifar-10-batches-py",
-        "labels",
-        *(f"data_batch_{k}" for k in range(1, 6)),
-        "test_batch",
-    ),
-    "cifar100": _cifar("cifar100", "cifar-100-python", "fine_labels", "train", "test"),
+    "cifar10": _cifar("cifar10", "cifar-10-batches-py", b"labels", *_BATCHES),
+    "cifar100": _cifar("cifar100", "cifar-100-python", b"fine_labels", "train", "test"),
     "svhn": Layout((".", "svhn"), ("train_32x32.mat", "test_32x32.mat"), read_svhn),
     "stl10": Layout(
         ("stl10_binary", "stl10/stl10_binary", "stl10"),
         ("train_X.bin", "train_y.bin", "test_X.bin", "test_y.bin"),
         read_stl10,
     ),
-    "usps": Layout((".", "usps"), ("usps", "usps.t"), read_usps, ".bz2"),
-    "a9a": Layout((".", "a9a"), ("a9a", "a9a.t"), read_a9a, ".bz2"),
+    "usps": _libsvm("usps", 256),
+    "a9a": _libsvm("a9a", 123),
 }

@@ -64,53 +64,61 @@ def load_own(
     if not path.is_file():
         raise FileNotFoundError(f"data: there is no file {path}")
     if path.suffix.lower() != ".npz":
-        return _from_table(Table(path), kind, target, drop)
+        return _read_table(path, kind, target, drop)
     if target or drop:
         raise ValueError(f"{path}: target and drop are for tables, not for npz files")
-    return _from_npz(path)
-
-
-def _from_npz(path: Path) -> tuple[Data, Data]:
     arrays = read_npz(path)
     parts = PARTS if "x_train" in arrays or "x_test" in arrays else ("",)
-    kind: Kind = "classes"
-    if f"e{parts[0]}" in arrays:
-        kind = "survival"
-    elif f"q{parts[0]}" in arrays:
-        kind = "ranking"
-    found = READERS[kind](arrays, path, parts=parts)
-    if len(found) == 1:
-        return _hold_out(path, found[0])
-    train, test = found
-    return train, test
+    found = "survival" if f"e{parts[0]}" in arrays else "classes"
+    if f"q{parts[0]}" in arrays:
+        found = "ranking"
+    first, *others = READERS[found](arrays, path, parts=parts)
+    return (first, others[0]) if others else _hold_out(path, first)
 
 
-def _from_table(
-    table: Table, wanted: Kind | None, target: Sequence[str], drop: Sequence[str]
+def _hold_out(path: Path, data: Data) -> tuple[Data, Data]:
+    words = "%s: it has no split into train and test; %d %% of it are held out as the test set"
+    log.warning(words, path, 100 * TEST_SHARE)
+    try:
+        return split(data, round(len(data) * (1 - TEST_SHARE)), seed=0)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _read_table(
+    path: Path, wanted: Kind | None, target: Sequence[str], drop: Sequence[str]
 ) -> tuple[Data, Data]:
+    names = {"classes": target, "survival": (), "ranking": target[1:]}[wanted or "classes"]
+    table = Table(path, names=["label", "y", "query", "split", *names])
     kind, targets = _find_targets(table, wanted, target)
     for name in (*targets, *drop):
         table.check_column(name)
     features = [name for name in table.columns if name not in {*targets, *drop, "split"}]
     if not features:
-        raise ValueError(f"{table.path} has no column left that is a feature")
-    names = {"classes": targets, "survival": (), "ranking": targets[1:]}[kind]
-    table.read(names=[*names, "split"])
+        raise ValueError(f"{path} has no column left that is a feature")
     inputs = torch.stack([_feature(table, name) for name in features], dim=1)
-    columns = _COLUMNS[kind](table, *targets)
+    read, make = _KINDS[kind]
+    columns = read(table, *targets)
 
-    def rows(mask: Tensor) -> Data:
-        with reading(table.path):
-            return _RECORDS[kind](inputs[mask], *(column[mask] for column in columns))
+    def take(rows: Tensor) -> Data:
+        with reading(path):
+            return make(inputs[rows], *(column[rows] for column in columns))
 
     if "split" not in table.columns or "split" in drop:
-        train, test = _hold_out(table.path, rows(torch.ones(len(inputs), dtype=torch.bool)))
+        train, test = _hold_out(path, take(torch.arange(len(inputs))))
     else:
         in_training = _read_split(table)
-        train, test = rows(in_training), rows(~in_training)
+        train, test = take(in_training), take(~in_training)
     if isinstance(train, Classified) and isinstance(test, Classified):
-        classes = _in_order(table.names(targets[0]))
-        _check_classes(f"{table.path}, column {targets[0]!r}", classes, training=train, test=test)
+        names = _in_order(table.names(targets[0]))
+        for part, data in (("training", train), ("test", test)):
+            lacking = sorted(set(range(len(names))) - set(data.classes.tolist()))
+            if lacking:
+                several = ", ".join(repr(names[place]) for place in lacking[:5])
+                raise ValueError(
+                    f"{path}, column {targets[0]!r}: no {part} sample is of class {several}; a "
+                    "class needs samples in both parts"
+                )
     return train, test
 
 
@@ -154,9 +162,8 @@ def _feature(table: Table, name: str) -> Tensor:
 def _read_split(table: Table) -> Tensor:
     """Whether each row is for training."""
     words = [word.lower() for word in table.names("split")]
-    table.require(
-        "split", (word in ("train", "test") for word in words), "it must be train or test"
-    )
+    known = [word in ("train", "test") for word in words]
+    table.require("split", known, "it must be train or test")
     if len(set(words)) == 1:
         raise ValueError(f"{table.path}, column 'split': every row is {words[0]}")
     return torch.tensor([word == "train" for word in words])
@@ -190,16 +197,12 @@ def _ranking(table: Table, grade: str, query: str) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(grades).long(), _places(queries, dict.fromkeys(queries))
 
 
-_COLUMNS: dict[Kind, Callable[..., tuple[Tensor, ...]]] = {
-    "classes": _classes,
-    "survival": _survival,
-    "ranking": _ranking,
+_KINDS: dict[Kind, tuple[Callable[..., tuple[Tensor, ...]], Callable[..., Data]]] = {
+    "classes": (_classes, Classified),
+    "survival": (_survival, Survival),
+    "ranking": (_ranking, by_query),
 }
-_RECORDS: dict[Kind, Callable[..., Data]] = {
-    "classes": Classified,
-    "survival": Survival,
-    "ranking": by_query,
-}
+"""What reads the target columns, and what is made of inputs and them."""
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
@@ -224,28 +227,3 @@ def _places(names: Sequence[str], order: Iterable[str]) -> Tensor:
     """The place of each name in ``order``."""
     places = {name: place for place, name in enumerate(order)}
     return torch.tensor([places[name] for name in names])
-
-
-def _check_classes(column: str, names: Sequence[str], **parts: Classified) -> None:
-    """Both parts must have samples of every class."""
-    for part, data in parts.items():
-        present = set(data.classes.tolist())
-        lacking = [repr(name) for place, name in enumerate(names) if place not in present]
-        if lacking:
-            several = ", ".join(lacking[:5]) + (", ..." if lacking[5:] else "")
-            raise ValueError(
-                f"{column}: no {part} sample is of class {several}; a class needs samples in both "
-                "parts"
-            )
-
-
-def _hold_out(path: Path, data: Data) -> tuple[Data, Data]:
-    log.warning(
-        "%s: it has no split into train and test; %d %% of it are held out as the test set",
-        path,
-        100 * TEST_SHARE,
-    )
-    try:
-        return split(data, round(len(data) * (1 - TEST_SHARE)), seed=0)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None

@@ -11,6 +11,27 @@ __all__ = ["Classified", "Data", "Kind", "Ranked", "Survival"]
 Kind = Literal["classes", "survival", "ranking"]
 
 
+@dataclass(frozen=True, eq=False)  # == on tensors has no single answer
+class _Record:
+    """Inputs along the first dimension, and columns of numbers of given types."""
+
+    kind: ClassVar[Kind]
+    dtypes: ClassVar[dict[str, tuple[torch.dtype, ...]]]
+    inputs: Tensor
+
+    def __post_init__(self) -> None:
+        for name, dtypes in self.dtypes.items():
+            _check_column(name, getattr(self, name), *dtypes, least=int(name == "lengths"))
+        _check_inputs(self.inputs)
+        for name in self.dtypes.keys() - {"lengths"}:
+            entries = len(getattr(self, name))
+            if entries != len(self):
+                raise ValueError(f"{name} has {entries} entries, inputs {len(self)} rows")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
 def _check_inputs(inputs: Tensor) -> None:
     if not isinstance(inputs, Tensor) or inputs.is_complex():
         kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
@@ -25,7 +46,7 @@ def _check_inputs(inputs: Tensor) -> None:
         raise ValueError(f"inputs must be finite, got {got} in row {row}, {where}")
 
 
-def _check_column(name: str, value: Tensor, *dtypes: torch.dtype, least: int = 0) -> None:
+def _check_column(name: str, value: Tensor, *dtypes: torch.dtype, least: int) -> None:
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} must be a tensor, got {type(value).__name__}")
     if value.ndim != 1 or value.dtype not in dtypes:
@@ -42,16 +63,8 @@ def _check_column(name: str, value: Tensor, *dtypes: torch.dtype, least: int = 0
         )
 
 
-def _check_length(name: str, value: Tensor, inputs: Tensor) -> None:
-    if len(value) != len(inputs):
-        raise ValueError(f"{name} has {len(value)} entries, inputs {len(inputs)} rows")
-
-
-# eq=False everywhere below: == on tensors has no single answer.
-
-
 @dataclass(frozen=True, eq=False)
-class Classified:
+class Classified(_Record):
     """Samples and their classes.
 
     Args:
@@ -64,17 +77,9 @@ class Classified:
         (3, 2)
     """
 
-    kind: ClassVar[Kind] = "classes"
-    inputs: Tensor
+    kind = "classes"
+    dtypes = {"classes": (torch.int64,)}
     classes: Tensor
-
-    def __post_init__(self) -> None:
-        _check_column("classes", self.classes, torch.int64)
-        _check_inputs(self.inputs)
-        _check_length("classes", self.classes, self.inputs)
-
-    def __len__(self) -> int:
-        return len(self.inputs)
 
     @property
     def num_classes(self) -> int:
@@ -83,7 +88,7 @@ class Classified:
 
 
 @dataclass(frozen=True, eq=False)
-class Survival:
+class Survival(_Record):
     """Samples with times, and whether the event was observed.
 
     Args:
@@ -98,24 +103,14 @@ class Survival:
         (2, 1)
     """
 
-    kind: ClassVar[Kind] = "survival"
-    inputs: Tensor
+    kind = "survival"
+    dtypes = {"times": (torch.float32, torch.float64, torch.int64), "events": (torch.bool,)}
     times: Tensor
     events: Tensor
 
-    def __post_init__(self) -> None:
-        _check_column("times", self.times, torch.float32, torch.float64, torch.int64)
-        _check_column("events", self.events, torch.bool)
-        _check_inputs(self.inputs)
-        _check_length("times", self.times, self.inputs)
-        _check_length("events", self.events, self.inputs)
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class Ranked(_Record):
     """Documents of several queries, query by query, each with a relevance grade.
 
     Args:
@@ -129,23 +124,17 @@ class Ranked:
         (5, [[0, 2, 1], [0, 4]])
     """
 
-    kind: ClassVar[Kind] = "ranking"
-    inputs: Tensor
+    kind = "ranking"
+    dtypes = {"grades": (torch.int64,), "lengths": (torch.int64,)}
     grades: Tensor
     lengths: Tensor
 
     def __post_init__(self) -> None:
-        _check_column("grades", self.grades, torch.int64)
-        _check_column("lengths", self.lengths, torch.int64, least=1)
-        _check_inputs(self.inputs)
-        _check_length("grades", self.grades, self.inputs)
+        super().__post_init__()
         if self.lengths.sum() != len(self):
             raise ValueError(
                 f"lengths must sum to the {len(self)} rows of inputs, got {int(self.lengths.sum())}"
             )
-
-    def __len__(self) -> int:
-        return len(self.inputs)
 
 
 Data = Classified | Survival | Ranked

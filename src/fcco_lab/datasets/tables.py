@@ -3,7 +3,7 @@
 import csv
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,46 +28,30 @@ class Table:
     are two numbers of nineteen digits.
 
     Args:
-        path: the file; of a .csv only the first line is read until ``read`` is called.
+        path: the file.
+        names: columns that keep their text, if they are there.
 
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder) / "my.csv"
         ...     _ = path.write_text("age,id\\n61,007\\n62,7\\n")
-        ...     table = Table(path)
-        ...     table.read(names=["id"])
+        ...     table = Table(path, names=["id"])
         >>> table.numbers("age").tolist(), table.names("id")
         ([61.0, 62.0], ['007', '7'])
     """
 
-    frame: Any
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.is_csv = path.suffix.lower() == ".csv"
-        if not self.is_csv:
-            self.read()
-            self.columns = list(map(str, self.frame.columns))
-            return
-        with reading(path), path.open(encoding="utf-8-sig", newline="") as file:
-            self.columns = [name.strip() for name in next(csv.reader(file), [])]
-        if "" in self.columns:
-            raise ValueError(
-                f"{path}: column {self.columns.index('') + 1} has no name (pandas writes such a "
-                "column of row numbers unless it is told index=False)"
-            )
-
-    def read(self, names: Sequence[str] = ()) -> None:
-        """Read the rows; the columns ``names`` keep their text."""
+    def __init__(self, path: Path, names: Iterable[str]) -> None:
         import pandas  # slow to import
 
-        with reading(self.path), warnings.catch_warnings():
+        self.path = path
+        self.is_csv = path.suffix.lower() == ".csv"
+        with reading(path), warnings.catch_warnings():
             warnings.simplefilter("error")  # pandas only warns of rows longer than the header
             if self.is_csv:
-                rows = pandas.read_csv(
-                    self.path,
-                    names=self.columns,
+                self.frame = pandas.read_csv(
+                    path,
+                    names=self._read_header(),
                     header=0,
                     index_col=False,
                     dtype=dict.fromkeys(names, str),
@@ -77,12 +61,23 @@ class Table:
                     low_memory=False,
                     skip_blank_lines=False,  # so that row k stands in line k + 2
                     encoding="utf-8-sig",
-                )
-                self.frame = rows.dropna(how="all")
+                ).dropna(how="all")
             else:
-                self.frame = pandas.read_parquet(self.path)
-        if self.frame.empty:
-            raise ValueError(f"{self.path} has no rows")
+                self.frame = pandas.read_parquet(path)
+            if self.frame.empty:
+                raise ValueError("it has no rows")
+        self.columns = list(map(str, self.frame.columns))
+
+    def _read_header(self) -> list[str]:
+        """The names as they stand; pandas would rename a column without a name, or a second one."""
+        with self.path.open(encoding="utf-8-sig", newline="") as file:
+            columns = [name.strip() for name in next(csv.reader(file), [])]
+        if "" in columns:
+            raise ValueError(
+                f"column {columns.index('') + 1} has no name (pandas writes such a column of row "
+                "numbers unless it is told index=False)"
+            )
+        return columns
 
     def wrong(self, column: str, row: int, what: str) -> ValueError:
         """An error on one cell."""

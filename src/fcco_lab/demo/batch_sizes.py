@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,10 +11,14 @@ from torch.utils.data import DataLoader, TensorDataset
 from fcco.data import WithIndex
 from fcco.losses import CoxLoss, F1Loss
 from fcco.objectives import Cox
+from fcco_lab.benchmark import problem as benchmark
+from fcco_lab.benchmark.experiment import in_float64
+from fcco_lab.benchmark.optimum import know
+from fcco_lab.benchmark.problems.models import linear
 from fcco_lab.datasets import load_classes
 from fcco_lab.demo.part import Outcome, Part, Show
 
-__all__ = ["COX", "F1", "load_patients"]
+__all__ = ["COX", "F1", "cox", "load_patients"]
 
 PASSES = 5
 
@@ -62,27 +66,22 @@ def load_patients() -> tuple[Tensor, Tensor, Tensor]:
     return x, torch.tensor(table["time"].to_numpy()), torch.tensor(table["cens"].to_numpy() == 1)
 
 
-def least_objective(x: Tensor, objective: Cox) -> float:
-    """The smallest objective of a linear model, by L-BFGS on all patients."""
-    weights = torch.zeros(x.shape[1], dtype=x.dtype, requires_grad=True)
-    solver = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        solver.zero_grad()
-        loss = objective.exact(x @ weights)
-        loss.backward()
-        return loss
-
-    solver.step(closure)
-    return float(closure().detach())
+@cache
+def cox() -> tuple[benchmark.Problem, dict[str, Any]]:
+    """Cox regression of a linear score as a problem of the benchmark, and what is known of it."""
+    x, times, events = load_patients()
+    problem = benchmark.Problem(
+        x, lambda: Cox(times, events), linear(x.shape[1]), convex=True, sampling="samples"
+    )
+    with in_float64():
+        return problem, know(problem)
 
 
 @cache
 def patients() -> Problem:
     """Cox regression; the loss of a batch is its partial likelihood, as if no others lived."""
     x, times, events = load_patients()
-    objective = Cox(times, events)
-    least = least_objective(x, objective)
+    objective, least = Cox(times, events), cox()[1]["best"]
 
     def of_batch(outputs: Tensor, index: Tensor) -> Tensor:
         order = times[index].argsort(descending=True)

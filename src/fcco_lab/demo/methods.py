@@ -1,18 +1,14 @@
 """The paper where it holds: on a convex finite sum, MSVRM-v3 goes on where SOX stops."""
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 
-from fcco.objectives import Cox
 from fcco_lab.benchmark.experiment import find_solver, in_float64
 from fcco_lab.benchmark.meter import GRID
-from fcco_lab.benchmark.optimum import know
-from fcco_lab.benchmark.problem import Problem
-from fcco_lab.benchmark.problems.models import linear
 from fcco_lab.benchmark.task import Task, run_solver
-from fcco_lab.demo.batch_sizes import load_patients
+from fcco_lab.demo.batch_sizes import cox
 from fcco_lab.demo.part import Outcome, Part, Show
 
 __all__ = ["METHODS"]
@@ -20,23 +16,13 @@ __all__ = ["METHODS"]
 PASSES, BATCH = 100.0, 64
 
 
-@cache
-def problem() -> tuple[Problem, dict[str, Any]]:
-    """Cox regression of a linear score on GBSG2, and what is known of it."""
-    x, times, events = load_patients()
-    found = Problem(
-        x, lambda: Cox(times, events), linear(x.shape[1]), convex=True, sampling="samples"
-    )
-    return found, know(found)
-
-
 def fit(solver: str, settings: dict[str, Any], seed: int, share: float, show: Show) -> Outcome:
     """Run a solver of the benchmark to the end of its budget of work."""
     with in_float64():
-        cox, known = problem()
+        problem, known = cox()
         chosen = find_solver(solver)
         torch.manual_seed(seed)
-        task = Task(cox, known, batch=BATCH, seed=seed, passes=PASSES * share)
+        task = Task(problem, known, batch=BATCH, seed=seed, passes=PASSES * share)
         record = run_solver(chosen, task, {**chosen.default, **settings})
     if "error" in record:
         raise RuntimeError(f"{solver}: {record['error']}")

@@ -56,17 +56,19 @@ def make_canvas(
 
 def scale_as_log(place: Any, *, bottom: float) -> None:
     """A log scale from ``bottom`` with plain numbers, also between the powers of ten if few."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     place.set_yscale("log")
     place.set_ylim(bottom=bottom)
     few = place.get_ylim()[1] / bottom < 300
     place.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
-    place.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    place.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     place.yaxis.set_minor_formatter(NullFormatter())
 
 
-def save(figure: Any, axes: Iterable[Any], path: Path, *, order: Iterable[str], title: str) -> None:
+def save(
+    figure: Any, axes: Iterable[Any], path: Path | io.BytesIO, *, order: Iterable[str], title: str
+) -> None:
     """Put the title above all panels and the legend below them, and write the PNG."""
     from PIL import Image
 
@@ -76,21 +78,20 @@ def save(figure: Any, axes: Iterable[Any], path: Path, *, order: Iterable[str], 
             handles.setdefault(label, handle)
     shown = [label for label in order if label in handles]
     if shown:
-        columns = _LEGEND_COLUMNS.get(len(shown), 4)
+        columns = _LEGEND_COLUMNS.get(len(shown), 3 if max(map(len, shown)) > 15 else 4)
+        more_rows = max(0, math.ceil(len(shown) / columns) - 4)
+        figure.set_figheight(figure.get_figheight() + 0.21 * more_rows)
         # Matplotlib fills columns; read along the rows, the labels are in order.
         shown = [label for start in range(columns) for label in shown[start::columns]]
-        figure.legend(
-            [handles[label] for label in shown],
-            shown,
-            loc="outside lower center",
-            ncols=columns,
-            fontsize=9,
-            frameon=False,
-            handlelength=2.8,
-        )
+        frame: dict[str, Any] = {"loc": "outside lower center", "frameon": False}
+        lines = [handles[label] for label in shown]
+        figure.legend(lines, shown, ncols=columns, fontsize=9, handlelength=2.8, **frame)
     figure.suptitle(title, fontsize=11.5)
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_DPI)
     # A palette of 256 colours halves the file, and the eye sees no difference.
     image = Image.open(drawn).convert("RGB").quantize(256)
-    write(path, lambda file: image.save(file, format="png", optimize=True))
+    if isinstance(path, io.BytesIO):
+        image.save(path, format="png", optimize=True)
+    else:
+        write(path, lambda file: image.save(file, format="png", optimize=True))

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fcco_lab.presentation.naming import contender, data_of, grouped
 from fcco_lab.runs import AXES, Record, queries
 
-__all__ = ["AtEqual", "Final", "at_equal", "check_seeds", "final", "mean_curve", "trace"]
+__all__ = ["Final", "check_seeds", "final", "mean_curve", "shared_end", "trace"]
 
 Array = NDArray[np.float64]
 
@@ -26,13 +25,6 @@ class Final(NamedTuple):
     sd: float
     seeds: int
     diverged: int
-
-
-class AtEqual(NamedTuple):
-    """The cost that every contender reached, and the value of each there, by name."""
-
-    reached: float
-    values: dict[str, Final]
 
 
 def trace(record: Record, x: str, y: str) -> tuple[Array, Array]:
@@ -70,9 +62,7 @@ def mean_curve(records: Sequence[Record], x: str, y: str) -> tuple[Array, Array,
         >>> mean_curve([run(0, 0.7), run(1, 0.9)], "samples", "auc")[1]
         array([0.5, 0.8])
     """
-    finished = [r for r in records if r["status"] == "finished"]
-    kept = finished or [r for r in records if r["status"] == "running"]
-    traces = [(across, up) for across, up in (trace(r, x, y) for r in kept) if len(across)]
+    traces = [t for t in (trace(r, x, y) for r in _measured(records)) if len(t[0])]
     if not traces:
         return np.empty(0), np.empty(0), np.empty(0)
     start, end = max(t[0][0] for t in traces), min(t[0][-1] for t in traces)
@@ -84,9 +74,16 @@ def mean_curve(records: Sequence[Record], x: str, y: str) -> tuple[Array, Array,
     return grid, values.mean(0), values.std(0, ddof=1) if len(values) > 1 else 0 * grid
 
 
-def final(records: Sequence[Record], key: str) -> Final:
-    """``key`` at the end of the finished runs; a run that finished without a finite value counts as
-    diverged; a run that is still running or does not have the key is ignored.
+def final(records: Sequence[Record], key: str, *, at: tuple[str, float] | None = None) -> Final:
+    """``key`` at the end of the finished runs or, if there are none, where the running ones are.
+
+    A run that finished without a finite value counts as diverged; one without the key is ignored.
+
+    Args:
+        records: runs that differ in the seed alone.
+        key: of a quantity or a cost.
+        at: an axis and a place on it, for the value there instead of at the end. Curves are
+            interpolated linearly, so evaluations should be frequent.
 
     Examples:
         >>> runs = [{"name": "a", "status": "finished", "config": {"seed": 0}, "auc": 0.75}]
@@ -94,31 +91,11 @@ def final(records: Sequence[Record], key: str) -> Final:
         Final(mean=0.75, sd=0.0, seeds=1, diverged=1)
     """
     check_seeds(records)
-    return _summarize(records, [r.get(key) for r in records if r["status"] == "finished"])
-
-
-def at_equal(records: Sequence[Record], x: str, y: str) -> dict[str, AtEqual]:
-    """By data set, the value of each contender at the largest cost that all of them reached.
-
-    This is the largest ``x`` that every finished run reached: the end of the run that stopped
-    first. Curves are interpolated linearly there, so evaluations should be frequent.
-    """
-    found: dict[str, AtEqual] = {}
-    for data, mine in grouped(records, data_of).items():
-        traces = {r["name"]: trace(r, x, y) for r in mine if r["status"] == "finished"}
-        ends = [across[-1] for across, _ in traces.values() if len(across)]
-        reached = float(min(ends, default=0.0))
-        values: dict[str, Final] = {}
-        for name, runs in grouped(mine, contender).items():
-            check_seeds(runs)
-            mine_traces = [traces[r["name"]] for r in runs if r["name"] in traces]
-            read = [float(np.interp(reached, *t)) for t in mine_traces if len(t[0])]
-            values[name] = _summarize(runs, read)
-        found[data] = AtEqual(reached, values)
-    return found
-
-
-def _summarize(records: Sequence[Record], found: Sequence[Any]) -> Final:
+    if at is None:
+        found = [_last(record, key) for record in _measured(records)]
+    else:
+        traces = [trace(record, at[0], key) for record in _measured(records)]
+        found = [np.interp(at[1], *points) for points in traces if len(points[0])]
     present = np.array([value for value in found if value is not None], float)
     values = present[np.isfinite(present)]
     diverged = sum(r["status"] == "diverged" for r in records) + len(present) - len(values)
@@ -128,10 +105,30 @@ def _summarize(records: Sequence[Record], found: Sequence[Any]) -> Final:
     return Final(float(values.mean()), sd, len(values), diverged)
 
 
+def shared_end(records: Sequence[Record], x: str, y: str) -> float:
+    """The largest ``x`` that every finished run reached: the end of the run that stopped first."""
+    traces = [trace(record, x, y) for record in records if record["status"] == "finished"]
+    return float(min((across[-1] for across, _ in traces if len(across)), default=0.0))
+
+
+def _measured(records: Sequence[Record]) -> list[Record]:
+    """The runs of a mean: the finished ones or, if there are none yet, the running ones."""
+    finished = [r for r in records if r["status"] == "finished"]
+    return finished or [r for r in records if r["status"] == "running"]
+
+
+def _last(record: Record, key: str) -> Any:
+    """A number at the end of a run or, if it has no end yet, at its latest evaluation."""
+    if record.get(key) is not None or not record.get("curve"):
+        return record.get(key)
+    point = record["curve"][-1]
+    return queries(point) if key == "queries" else point.get(key)
+
+
 def check_seeds(records: Sequence[Record]) -> None:
     """Two runs with one seed differ in something else, and a mean over both would hide it."""
     seen: dict[Any, str] = {}
     for record in records:
-        other = seen.setdefault(record["config"]["seed"], record["name"])
+        other = seen.setdefault(record["config"].get("seed"), record["name"])
         if other != record["name"]:
             raise ValueError(f"{other!r} and {record['name']!r} have the same seed")

@@ -2,12 +2,12 @@
 
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fcco.methods import REGISTRY
 from fcco_lab.entries import BASELINES
 
-__all__ = ["UPDATES", "MethodStyle", "contender_name", "contenders", "style_of"]
+__all__ = ["UPDATES", "contender_name", "contenders", "label_and_colour"]
 
 UPDATES = ("plain", "normalized", "adam", "amsgrad", "projected")
 """The step rules, in the order of a table."""
@@ -15,54 +15,45 @@ UPDATES = ("plain", "normalized", "adam", "amsgrad", "projected")
 _PREFIXES = {"normalized": "Ada"}
 _SUFFIXES = {"adam": " Adam", "amsgrad": " AMSGrad", "projected": " projected"}
 
-
-class MethodStyle(NamedTuple):
-    """The label in tables and legends, and the colours on a light and on a dark page."""
-
-    label: str
-    light: str
-    dark: str
-
-
 # Hues after Okabe and Ito, which the colour-blind can tell apart.
-_STYLES = {
-    "cross-entropy": MethodStyle("cross-entropy", "#555555", "#a8adb5"),
-    "min-max": MethodStyle("min-max", "#96680f", "#d0a35a"),
-    "sox": MethodStyle("SOX", "#d55e00", "#ff8a3d"),
-    "soap": MethodStyle("SOAP", "#0b7f8a", "#5fd6e0"),
-    "bsgd": MethodStyle("BSGD", "#111827", "#f3f4f6"),
-    "msvrm-v1": MethodStyle("MSVRM-v1", "#0072b2", "#4ba3e3"),
-    "msvrm-v2": MethodStyle("MSVRM-v2", "#008a64", "#1fb88a"),
-    "msvrm-v3": MethodStyle("MSVRM-v3", "#aa3e98", "#e58bd3"),
-    "msvrm-v1-sp": MethodStyle("MSVRM-v1-sp", "#5b3fa8", "#a893f5"),
-    "msvrm-v2-sp": MethodStyle("MSVRM-v2-sp", "#7b3f00", "#c79a6b"),
-    "svrg": MethodStyle("SVRG", "#9f1239", "#ff9aa8"),
-    "variant-v1": MethodStyle("Variant-v1", "#2a8fcc", "#9fd8ff"),
-    "variant-v2": MethodStyle("Variant-v2", "#b87d00", "#f0b53a"),
-    "variant-v3": MethodStyle("Variant-v3", "#7b8a00", "#c5d04a"),
-    "fresh-pair-v1": MethodStyle("fresh pair v1", "#4d7c0f", "#a3d65c"),
-    "fresh-pair-v2": MethodStyle("fresh pair v2", "#be185d", "#f48fb1"),
-    "fresh-pair-v3": MethodStyle("fresh pair v3", "#475569", "#b6c2d1"),
-    "alexr": MethodStyle("ALEXR", "#9a3412", "#fdba74"),
-    "mars": MethodStyle("MARS", "#1d4ed8", "#93b4ff"),
+_METHODS = {
+    "cross-entropy": ("cross-entropy", "#555555"),
+    "min-max": ("min-max", "#96680f"),
+    "sox": ("SOX", "#d55e00"),
+    "soap": ("SOAP", "#0b7f8a"),
+    "bsgd": ("BSGD", "#111827"),
+    "msvrm-v1": ("MSVRM-v1", "#0072b2"),
+    "msvrm-v2": ("MSVRM-v2", "#008a64"),
+    "msvrm-v3": ("MSVRM-v3", "#aa3e98"),
+    "msvrm-v1-sp": ("MSVRM-v1-sp", "#5b3fa8"),
+    "msvrm-v2-sp": ("MSVRM-v2-sp", "#7b3f00"),
+    "svrg": ("SVRG", "#9f1239"),
+    "variant-v1": ("Variant-v1", "#2a8fcc"),
+    "variant-v2": ("Variant-v2", "#b87d00"),
+    "variant-v3": ("Variant-v3", "#7b8a00"),
+    "fresh-pair-v1": ("fresh pair v1", "#4d7c0f"),
+    "fresh-pair-v2": ("fresh pair v2", "#be185d"),
+    "fresh-pair-v3": ("fresh pair v3", "#475569"),
+    "alexr": ("ALEXR", "#9a3412"),
+    "mars": ("MARS", "#1d4ed8"),
 }
 
-_OTHERS = (("#57534e", "#d6d3d1"), ("#a21caf", "#f0abfc"), ("#0f766e", "#5eead4"))
+_OTHERS = ("#57534e", "#a21caf", "#0f766e")
 """Colours of methods that are not in the table."""
 
 
-def style_of(method: str) -> MethodStyle:
-    """The style of a method; one that is not in the table has its own name as its label.
+def label_and_colour(method: str) -> tuple[str, str]:
+    """The label of a method in tables and legends, and the colour of its lines.
+
+    A method that is not in the table has its own name as its label.
 
     Examples:
-        >>> style_of("msvrm-v2").label, style_of("python:mine").label
+        >>> label_and_colour("msvrm-v2")[0], label_and_colour("python:mine")[0]
         ('MSVRM-v2', 'mine')
     """
-    if method in _STYLES:
-        return _STYLES[method]
-    return MethodStyle(
-        method.removeprefix("python:"), *_OTHERS[zlib.crc32(method.encode()) % len(_OTHERS)]
-    )
+    if method in _METHODS:
+        return _METHODS[method]
+    return method.removeprefix("python:"), _OTHERS[zlib.crc32(method.encode()) % len(_OTHERS)]
 
 
 def contender_name(config: Mapping[str, Any]) -> str:
@@ -76,7 +67,8 @@ def contender_name(config: Mapping[str, Any]) -> str:
         >>> contender_name({"method": "cross-entropy", "update": "adam"})
         'cross-entropy'
     """
-    label, update = style_of(config["method"]).label, config["update"]
+    label, _ = label_and_colour(config["method"])
+    update = config["update"]
     if config["method"] in BASELINES:
         return label
     return _PREFIXES.get(update, "") + label + _SUFFIXES.get(update, "")

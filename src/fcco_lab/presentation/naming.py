@@ -25,14 +25,23 @@ def data_of(record: Record) -> str:
 def in_order(names: Iterable[str]) -> list[str]:
     """Known contenders or data sets in their order, then the others, sorted naturally.
 
+    What follows a comma does not count for the first order.
+
     Examples:
         >>> in_order(["MSVRM-v1", "Unknown", "AdaSOX", "BSGD", "SOX", "cross-entropy"])
         ['cross-entropy', 'SOX', 'AdaSOX', 'BSGD', 'MSVRM-v1', 'Unknown']
         >>> in_order(["10 blocks", "9 blocks", "2 blocks"])
         ['2 blocks', '9 blocks', '10 blocks']
+        >>> in_order(["BSGD", "SOX, B1=10", "SOX, B1=2"])
+        ['SOX, B1=2', 'SOX, B1=10', 'BSGD']
     """
     ranks = {name: rank for rank, name in enumerate((*contenders(), *DATA_SETS))}
-    return sorted(set(names), key=lambda name: (ranks.get(name, len(ranks)), _natural(name)))
+
+    def key(name: str) -> tuple[int, str]:
+        natural = re.sub("[0-9]+", lambda digits: digits[0].zfill(20), name.lower())
+        return ranks.get(name.partition(",")[0], len(ranks)), natural
+
+    return sorted(set(names), key=key)
 
 
 def grouped(records: Iterable[Record], by: Callable[[Record], str]) -> dict[str, list[Record]]:
@@ -60,8 +69,3 @@ def short(number: float) -> str:
         if abs(number) >= size:
             return f"{number / size:.3g}{unit}"
     return f"{number:.3g}"
-
-
-def _natural(name: str) -> list[str | int]:
-    """Letters and numbers alternate, so that each position has one type."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name.lower())]

@@ -7,13 +7,40 @@ the target, and infinite if it never does.
 import math
 from collections.abc import Mapping, Sequence
 
-__all__ = ["Costs", "Curve", "costs", "profile"]
+from fcco_lab.presentation.curves import mean_curve
+from fcco_lab.runs import Record
+
+__all__ = ["Costs", "Curve", "Profiles", "costs", "profile", "profiles_of"]
 
 Curve = tuple[Sequence[float], Sequence[float]]
 """Costs, in ascending order, and the values at these points."""
 
 Costs = dict[str, dict[str, float]]
 """By contender, then by problem."""
+
+Profiles = dict[str, tuple[list[float], list[float]]]
+"""By contender, multiples of the lowest cost and the fraction of problems solved within each."""
+
+
+def profiles_of(groups: Mapping[str, Mapping[str, Sequence[Record]]], x: str) -> Profiles:
+    """The profiles of the training objective against ``x``, for contenders on all data sets.
+
+    Args:
+        groups: runs by data set, then by contender.
+        x: "samples", "queries" or "seconds".
+
+    Returns:
+        Nothing with fewer than two data sets, or fewer than two such contenders.
+    """
+    first, *others = groups.values()
+    shared = [name for name in first if all(name in other for other in others)]
+    if not others or len(shared) < 2:
+        return {}
+    curves: dict[str, dict[str, Curve]] = {}
+    for data, runs in groups.items():
+        means = {name: mean_curve(runs[name], x, "objective") for name in shared}
+        curves[data] = {name: (grid.tolist(), y.tolist()) for name, (grid, y, _) in means.items()}
+    return profile(costs(curves, lower_is_better=True))
 
 
 def costs(curves: Mapping[str, Mapping[str, Curve]], *, lower_is_better: bool) -> Costs:
@@ -49,9 +76,7 @@ def costs(curves: Mapping[str, Mapping[str, Curve]], *, lower_is_better: bool) -
     return found
 
 
-def profile(
-    paid: Mapping[str, Mapping[str, float]], *, largest: float = 10.0
-) -> dict[str, tuple[list[float], list[float]]]:
+def profile(paid: Mapping[str, Mapping[str, float]], *, largest: float = 10.0) -> Profiles:
     """For each contender, taus from 1 to ``largest`` and the fraction of problems solved within.
 
     These are step functions: a fraction holds from its tau up to the next. The taus contain every

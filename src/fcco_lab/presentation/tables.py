@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fcco_lab.presentation.curves import Final, at_equal, final
+from fcco_lab.presentation.curves import Final, final, shared_end
 from fcco_lab.presentation.naming import contender, data_of, grouped, in_order, short
-from fcco_lab.runs import Record
+from fcco_lab.runs import METRICS, QUANTITIES, Record
 
-__all__ = ["Table", "cross_table", "markdown_table", "rich_rows"]
+__all__ = ["Table", "cross_table", "format_column", "markdown_table", "rich_rows"]
 
 _UNITS = {"samples": " samples", "queries": " queries", "seconds": " s"}
 
@@ -44,10 +44,12 @@ def markdown_table(records: Sequence[Record], key: str = "auc", *, equal: str | 
     """
     if equal is None:
         return cross_table(records, key, row=contender, column=data_of)
-    columns = {
-        f"{data}, at {short(found.reached)}{_UNITS[equal]}": found.values
-        for data, found in at_equal(records, equal, key).items()
-    }
+    columns = {}
+    for data, mine in grouped(records, data_of).items():
+        end = shared_end(mine, equal, key)
+        heading = f"{data}, at {short(end)}{_UNITS[equal]}"
+        by_name = grouped(mine, contender)
+        columns[heading] = {n: final(runs, key, at=(equal, end)) for n, runs in by_name.items()}
     return _markdown(_assemble(columns, key, bold="**{}**"))
 
 
@@ -98,7 +100,7 @@ def _markdown(table: Table) -> str:
 def _assemble(columns: _Columns, key: str, *, bold: str) -> Table:
     names = in_order(name for column in columns.values() for name in column)
     cells = [
-        _format_column([column.get(name) for name in names], key, bold)
+        format_column([column.get(name) for name in names], key, bold)
         for column in columns.values()
     ]
     lost = [
@@ -114,10 +116,14 @@ def _assemble(columns: _Columns, key: str, *, bold: str) -> Table:
     )
 
 
-def _format_column(cells: Sequence[Final | None], key: str, bold: str) -> list[str]:
-    """Formatted cells; all cells whose formatted mean equals the best one are best."""
+def format_column(cells: Sequence[Final | None], key: str, bold: str) -> list[str]:
+    """Formatted cells; all cells whose formatted mean equals the best one are best.
+
+    What is no quantity of ``QUANTITIES`` is a cost, which is neither judged nor has a deviation.
+    """
     able = [_mean(c.mean, key) if c and c.seeds and not c.diverged else "" for c in cells]
-    best = (min if key == "objective" else max)(filter(None, able), key=float, default=None)
+    judged = [mean for mean in able if mean and key in QUANTITIES]
+    best = (min if key == "objective" else max)(judged, key=float, default=None)
     texts = [_cell(cell, key) if cell else "" for cell in cells]
     return [
         bold.format(text) if mean == best else text for text, mean in zip(texts, able, strict=True)
@@ -128,12 +134,12 @@ def _cell(cell: Final, key: str) -> str:
     if not cell.seeds:
         return "diverged †" if cell.diverged else ""
     sd = f"{cell.sd:.1g}" if key == "objective" else _mean(cell.sd, key)
-    deviation = f" ± {sd}" if cell.seeds > 1 else ""
+    deviation = f" ± {sd}" if cell.seeds > 1 and key in QUANTITIES else ""
     return f"{_mean(cell.mean, key)}{deviation}{' †' if cell.diverged else ''}"
 
 
 def _mean(value: float, key: str) -> str:
-    """Four decimals without the leading zero; three significant digits for an objective."""
-    if key == "objective":
-        return f"{value:#.3g}".rstrip(".")
-    return f"{value:.4f}".removeprefix("0")
+    """Four decimals without the leading zero; three significant digits of anything else."""
+    if key in METRICS:
+        return f"{value:.4f}".removeprefix("0")
+    return f"{value:#.3g}".rstrip(".") if key == "objective" else short(value)

@@ -1,4 +1,4 @@
-"""The page that ``fcco report`` writes: tables, interactive curves and performance profiles."""
+"""The page that ``fcco report`` writes: tables, curves and performance profiles."""
 
 from fcco_lab.report.page import write_report
 

@@ -1,25 +1,16 @@
 """The runs of each figure and table of the paper, and of further experiments."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from fcco_lab.reproduction.scales import Scale
 
-__all__ = [
-    "ABLATIONS",
-    "ARTEFACTS",
-    "CONTENDERS",
-    "PAPER_CONTENDERS",
-    "VERSIONS",
-    "Contender",
-    "Item",
-]
+__all__ = ["ABLATIONS", "ARTEFACTS", "CONTENDERS", "VERSIONS", "Contender", "Item"]
 
 
-@dataclass(frozen=True)
-class Contender:
+class Contender(NamedTuple):
     """A method with its step rule; settings are tuned, never chosen here."""
 
     method: str
@@ -32,19 +23,19 @@ VERSIONS = ("msvrm-v1", "msvrm-v2", "msvrm-v3")
 ABLATIONS = ("variant-v1", "variant-v2", "variant-v3")
 """The variants that the paper compares them with."""
 
-METHODS = ("sox", *VERSIONS)
-"""The contenders with Adam-style steps."""
-
 PAPER_CONTENDERS = (
     Contender("sox", "plain"),
     *(Contender(method, rule) for method in VERSIONS for rule in ("plain", "normalized")),
 )
 """The rows of the paper's tables."""
 
+ADAM = tuple(Contender(method, "adam") for method in ("sox", *VERSIONS))
+"""The contenders with Adam-style steps."""
+
 CONTENDERS = (
     *PAPER_CONTENDERS,
     Contender("sox", "normalized"),
-    *(Contender(method, "adam") for method in METHODS),
+    *ADAM,
     Contender("cross-entropy", "adam"),
     Contender("min-max", "plain"),
 )
@@ -68,14 +59,12 @@ class Item:
     tuned: bool = True
 
 
-def _tables(scale: Scale) -> Iterator[Item]:
-    for data, contender in product(scale.sets, CONTENDERS):
-        yield Item(data, contender)
-
-
-def _figure1(scale: Scale) -> Iterator[Item]:
-    for data, contender in product(scale.sets, PAPER_CONTENDERS):
-        yield Item(data, contender)
+def _cross(
+    sets: Iterable[str], contenders: Iterable[Contender], **options: Iterable[Any]
+) -> list[Item]:
+    """Every contender on every data set with every value of the options."""
+    values = [[(name, value) for value in found] for name, found in options.items()]
+    return [Item(data, who, dict(more)) for data, who, *more in product(sets, contenders, *values)]
 
 
 def _pick(scale: Scale, *wanted: str) -> str:
@@ -83,71 +72,55 @@ def _pick(scale: Scale, *wanted: str) -> str:
     return next((name for name in wanted if name in scale.sets), scale.sets[0])
 
 
-MANY_TASKS = ("tinyimagenet100", "cifar100")
-"""Data sets with 100 tasks; the CIFAR-100 of the laptop scale has only twelve classes."""
+def _many(scale: Scale) -> str:
+    """A data set with 100 tasks; the CIFAR-100 of the laptop scale has only twelve classes."""
+    return _pick(scale, "tinyimagenet100", "cifar100")
 
 
-def _figure2(scale: Scale) -> Iterator[Item]:
+def _figure2(scale: Scale) -> list[Item]:
     """MSVR against the variants, on CIFAR-100, and with a tenth of 100 blocks per step."""
-    sets = dict.fromkeys((_pick(scale, "cifar100"), _pick(scale, *MANY_TASKS)))
-    for data, method in product(sets, (*VERSIONS, *ABLATIONS)):
-        yield Item(data, Contender(method, "plain"))
+    sets = dict.fromkeys((_pick(scale, "cifar100"), _many(scale)))
+    return _cross(sets, [Contender(method, "plain") for method in (*VERSIONS, *ABLATIONS)])
 
 
-def _figure3(scale: Scale) -> Iterator[Item]:
+def _figure3(scale: Scale) -> list[Item]:
     """Networks on SVHN."""
     if scale.name == "paper":
-        for network, contender in product(scale.networks, PAPER_CONTENDERS):
-            yield Item(_pick(scale, "svhn"), contender, {"network": network})
-        return
+        return _cross([_pick(scale, "svhn")], PAPER_CONTENDERS, network=scale.networks)
     # Without a GPU a deep network takes about a hundred steps per minute on the smallest images,
     # and SVHN cannot be learned in these. Adam-style settings carry over from the compact network.
-    options = {
-        "passes": scale.passes // 20,
-        "samples_per_block": 8,
-        "train_size": 1000,
-        "evaluations": 5,
-    }
-    for network, method in product(scale.networks, METHODS):
-        yield Item(_pick(scale, "usps"), Contender(method, "adam"), {"network": network, **options})
+    small = {"passes": [scale.passes // 20], "samples_per_block": [8]}
+    small |= {"train_size": [1000], "evaluations": [5]}
+    return _cross([_pick(scale, "usps")], ADAM, network=scale.networks, **small)
 
 
-def _figure4(scale: Scale) -> Iterator[Item]:
-    """B1 in {2, 5, 9} on Fashion-MNIST."""
-    data = _pick(scale, "fashion_mnist")
-    for contender, blocks in product(PAPER_CONTENDERS[1:], (2, 5, 9)):
-        yield Item(data, contender, {"blocks_per_step": blocks})
-
-
-def _many_tasks(scale: Scale) -> Iterator[Item]:
-    """100 tasks, few of them per step, where the estimator should matter."""
-    data = _pick(scale, *MANY_TASKS)
-    for method, blocks in product(("bsgd", *METHODS), (2, 5, 10, 50)):
-        yield Item(data, Contender(method, "adam"), {"blocks_per_step": blocks})
-
-
-def _gammas(scale: Scale) -> Iterator[Item]:
+def _gammas(scale: Scale) -> list[Item]:
     """The corrections of u, if a step probes a twentieth of the blocks."""
-    data = _pick(scale, *MANY_TASKS)
-    for method, gamma in product(VERSIONS[:2], ("age", "theory", "storm", 0.0)):
-        for update in ("plain", "adam"):
-            yield Item(data, Contender(method, update), {"blocks_per_step": 5, "gamma": gamma})
+    pairs = [Contender(method, update) for method in VERSIONS[:2] for update in ("plain", "adam")]
+    rules = ("age", "theory", "storm", 0.0)
+    return _cross([_many(scale)], pairs, blocks_per_step=[5], gamma=rules)
 
 
-def _defaults(scale: Scale) -> Iterator[Item]:
+def _defaults(scale: Scale) -> list[Item]:
     """Default settings, compared with tuned ones."""
-    for data, method, tuned in product(scale.sets, METHODS, (True, False)):
-        yield Item(data, Contender(method, "adam"), tuned=tuned)
+    pairs = product(scale.sets, ADAM, (True, False))
+    return [Item(data, contender, tuned=tuned) for data, contender, tuned in pairs]
 
 
-ARTEFACTS: dict[str, Callable[[Scale], Iterator[Item]]] = {
-    "figure1": _figure1,
+ARTEFACTS: dict[str, Callable[[Scale], list[Item]]] = {
+    "figure1": lambda scale: _cross(scale.sets, PAPER_CONTENDERS),
     "figure2": _figure2,
     "figure3": _figure3,
-    "figure4": _figure4,
-    "table-auc": _tables,
-    "table-ap": _tables,
-    "many-tasks": _many_tasks,
+    # B1 in {2, 5, 9} on Fashion-MNIST.
+    "figure4": lambda scale: _cross(
+        [_pick(scale, "fashion_mnist")], PAPER_CONTENDERS[1:], blocks_per_step=(2, 5, 9)
+    ),
+    "table-auc": lambda scale: _cross(scale.sets, CONTENDERS),
+    "table-ap": lambda scale: _cross(scale.sets, CONTENDERS),
+    # 100 tasks, few of them per step, where the estimator should matter.
+    "many-tasks": lambda scale: _cross(
+        [_many(scale)], (Contender("bsgd", "adam"), *ADAM), blocks_per_step=(2, 5, 10, 50)
+    ),
     "gammas": _gammas,
     "defaults": _defaults,
 }

@@ -5,16 +5,7 @@ from typing import Any
 
 __all__ = ["SCALES", "Scale"]
 
-PAPER_SETS = (
-    "usps",
-    "mnist",
-    "cifar10",
-    "fashion_mnist",
-    "svhn",
-    "cifar100",
-    "stl10",
-    "kmnist",
-)
+_SETS = ("usps", "mnist", "cifar10", "fashion_mnist", "svhn", "cifar100")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +54,7 @@ _PAPER_WEIGHTS = (0.1, 0.5, 0.9, 1.0)
 
 PAPER = Scale(
     name="paper",
-    sets=PAPER_SETS,
+    sets=(*_SETS, "stl10", "kmnist"),
     network="resnet18",
     networks=("resnet18", "resnet34", "densenet121"),
     samples=128,
@@ -80,22 +71,9 @@ PAPER = Scale(
 # that contains its best value. 12 settings per contender.
 LAPTOP = Scale(
     name="laptop",
-    sets=(
-        "usps",
-        "mnist",
-        "cifar10",
-        "fashion_mnist",
-        "svhn",
-        "cifar100",
-        "tinyimagenet100",
-    ),
-    tuned_on={
-        "mnist": "usps",
-        "fashion_mnist": "usps",
-        "svhn": "cifar10",
-        "cifar100": "cifar10",
-        "tinyimagenet100": "cifar10",
-    },
+    sets=(*_SETS, "tinyimagenet100"),
+    tuned_on=dict.fromkeys(("mnist", "fashion_mnist"), "usps")
+    | dict.fromkeys(("svhn", "cifar100", "tinyimagenet100"), "cifar10"),
     network="cnn",
     networks=("mlp", "cnn", "resnet18-imagenet"),
     samples=16,

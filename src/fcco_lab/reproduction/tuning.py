@@ -10,7 +10,7 @@ from fcco_lab.reproduction.scales import Scale
 from fcco_lab.runs import Record
 from fcco_lab.training import Config
 
-__all__ = ["chosen", "final_runs", "grid", "tuning_runs", "tuning_set"]
+__all__ = ["chosen", "final_runs", "grid", "tuning_runs"]
 
 TUNING_SEED = 1000
 """The seed of tuning runs; results are reported for other seeds."""
@@ -30,42 +30,27 @@ def grid(scale: Scale, contender: Contender) -> list[dict[str, float]]:
     return [{"lr": lr, "alpha": a, "beta": b} for lr in lrs for a, b in scale.weights]
 
 
-def tuning_set(scale: Scale, item: Item) -> str:
-    """The data set on which the settings of an item are tuned."""
-    return scale.tuned_on.get(item.data, item.data)
-
-
-def _config(
-    scale: Scale,
-    item: Item,
-    data: str,
-    passes: int,
-    settings: dict[str, Any],
-    options: dict[str, Any],
-) -> Config:
-    # The defaults are not tuned and keep their decay and safeguard.
-    bare = {"safeguard": False, "decay": "none"} if item.tuned else {}
-    given: dict[str, Any] = {
-        "data": data,
+def _config(scale: Scale, item: Item, given: dict[str, Any]) -> Config:
+    """The config of a run; what is ``given`` wins over the scale, ``passes`` are its budget."""
+    settings: dict[str, Any] = {
         "network": scale.network,
         "method": item.contender.method,
         "update": item.contender.update,
-        "blocks_per_step": scale.blocks_of.get(data, scale.blocks),
+        "blocks_per_step": scale.blocks_of.get(given["data"], scale.blocks),
         "samples_per_block": scale.samples,
         "train_size": scale.train_size,
         "steps": 0,
-        **bare,
         **scale.options,
-        **settings,
-        **options,
     }
-    passes = given.pop("passes", passes)
+    if item.tuned:  # the defaults keep their decay and safeguard
+        settings |= {"safeguard": False, "decay": "none"}
+    settings |= given
     entry = REGISTRY.get(item.contender.method)
     if entry is None or not entry.method.anchored:
-        given.pop("snapshot_every", None)
+        settings.pop("snapshot_every", None)
     # The budget is that of SOX with the B1 of the scale, for every B1 of the run.
-    given["work"] = passes * 3 * scale.blocks * scale.samples
-    return Config(**given)
+    settings["work"] = settings.pop("passes") * 3 * scale.blocks * scale.samples
+    return Config(**settings)
 
 
 def tuning_runs(scale: Scale, items: Iterable[Item]) -> dict[str, Config]:
@@ -74,29 +59,29 @@ def tuning_runs(scale: Scale, items: Iterable[Item]) -> dict[str, Config]:
     for item in items:
         if not item.tuned:
             continue
-        data = tuning_set(scale, item)
+        data = scale.tuned_on.get(item.data, item.data)
+        given: dict[str, Any] = {"data": data, "passes": scale.tuning_passes, "seed": TUNING_SEED}
+        given |= {"holdout": 0.2, "evaluations": 2}
         for settings in grid(scale, item.contender):
-            options = {"holdout": 0.2, "evaluations": 2, "seed": TUNING_SEED}
-            config = _config(scale, item, data, scale.tuning_passes, settings, options)
+            config = _config(scale, item, given | settings)
             runs[config.name] = config
     return runs
 
 
 def chosen(scale: Scale, item: Item, records: Iterable[Record]) -> dict[str, float]:
     """The setting with the best AUC on the held-out part; diverged runs have none."""
-    data, contender = tuning_set(scale, item), item.contender
-    best, settings = -1.0, None
-    keys = list(grid(scale, contender)[0])
-    for record in records:
-        config = record["config"]
-        mine = (config["data"], config["method"], config["update"])
-        if mine != (data, contender.method, contender.update) or record["status"] != "finished":
-            continue
-        if record["auc"] > best:
-            best, settings = record["auc"], {key: config[key] for key in keys}
-    if settings is None:
-        raise ValueError(f"every setting of {contender.method} {contender.update} diverged")
-    return settings
+    method, update = item.contender.method, item.contender.update
+    wanted = (scale.tuned_on.get(item.data, item.data), method, update)
+    able = [
+        record
+        for record in records
+        if record["status"] == "finished"
+        and tuple(record["config"][key] for key in ("data", "method", "update")) == wanted
+    ]
+    if not able:
+        raise ValueError(f"every setting of {method} {update} diverged")
+    best = max(able, key=lambda record: float(record["auc"]))
+    return {key: best["config"][key] for key in grid(scale, item.contender)[0]}
 
 
 def final_runs(scale: Scale, items: Iterable[Item], records: Iterable[Record]) -> dict[str, Config]:
@@ -104,10 +89,12 @@ def final_runs(scale: Scale, items: Iterable[Item], records: Iterable[Record]) -
     tuned = list(records)
     runs = {}
     for item in items:
-        settings: dict[str, Any] = chosen(scale, item, tuned) if item.tuned else {}
+        given: dict[str, Any] = {
+            "data": item.data,
+            "passes": scale.passes_of.get(item.data, scale.passes),
+        }
+        settings = chosen(scale, item, tuned) if item.tuned else {}
         for seed in range(scale.seeds):
-            options = {**item.options, "seed": seed}
-            passes = scale.passes_of.get(item.data, scale.passes)
-            config = _config(scale, item, item.data, passes, settings, options)
+            config = _config(scale, item, given | settings | item.options | {"seed": seed})
             runs[config.name] = config
     return runs

@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 
 from fcco.problem import Objective, Probe
 
-__all__ = ["InvariantLogistic", "KnownOptimum", "LinearCox", "PolicyEvaluation", "newton"]
+__all__ = ["InvariantLogistic", "KnownOptimum", "PolicyEvaluation", "newton"]
 
 
 class KnownOptimum(Objective):
@@ -23,15 +23,15 @@ class KnownOptimum(Objective):
     def value(self, w: Tensor) -> Tensor:
         """F(w)."""
 
+    def gradient(self, w: Tensor) -> Tensor:
+        """grad F(w)."""
+        gradient: Tensor = torch.func.grad(self.value)(w)
+        return gradient
+
     @property
     def optimum(self) -> float:
         """F_*."""
         return float(self.value(self.w_star))
-
-    @property
-    def mu(self) -> float:
-        """The least curvature at the optimum; F need not be as convex everywhere."""
-        return float(torch.linalg.eigvalsh(torch.func.hessian(self.value)(self.w_star))[0])
 
 
 class PolicyEvaluation(KnownOptimum):
@@ -103,15 +103,6 @@ class PolicyEvaluation(KnownOptimum):
         """F(w)."""
         return self.exact_inner(w).square().mean() / 2
 
-    def gradient(self, w: Tensor) -> Tensor:
-        """grad F(w)."""
-        return self.a.T @ self.exact_inner(w) / self.num_blocks
-
-    @property
-    def smoothness(self) -> float:
-        """L of the gradient: the largest eigenvalue of A^T A / m."""
-        return float(torch.linalg.eigvalsh(self.a.T @ self.a / self.num_blocks)[-1])
-
 
 class InvariantLogistic(KnownOptimum):
     """F(w) = (1/m) sum_i log(1 + exp(-y_i E[x' . w | x_i])),  x' = x_i + noise.
@@ -164,91 +155,6 @@ class InvariantLogistic(KnownOptimum):
     def value(self, w: Tensor) -> Tensor:
         """F(w)."""
         return softplus(-self.y * self.exact_inner(w)).mean()
-
-    def gradient(self, w: Tensor) -> Tensor:
-        """grad F(w)."""
-        slopes = -self.y * torch.sigmoid(-self.y * self.exact_inner(w))
-        return self.x.T @ slopes / self.num_blocks
-
-    @property
-    def smoothness(self) -> float:
-        """L of grad F: a quarter of the largest eigenvalue of X^T X / m."""
-        return float(torch.linalg.eigvalsh(self.x.T @ self.x / self.num_blocks)[-1]) / 4
-
-
-class LinearCox(KnownOptimum):
-    """F(w) = (1/m) sum over events i of log (1/n) sum_{j: t_j >= t_i} exp((x_j - x_i) . w).
-
-    Block i is the i-th event (in the order of the data); its inner sample is one subject j drawn
-    from all n, counted as zero if it left before. Ties are Breslow's. F is the negative partial
-    log-likelihood per event minus log n.
-
-    Args:
-        x: (n, d) features, which should be scaled.
-        time: (n,) times of event or censoring.
-        event: (n,) booleans.
-
-    Examples:
-        >>> x = torch.randn((50, 2), generator=torch.Generator().manual_seed(0)).double()
-        >>> problem = LinearCox(x, time=torch.arange(50.0), event=torch.arange(50) % 3 == 0)
-        >>> bool(problem.gradient(problem.w_star).norm() < 1e-10)
-        True
-    """
-
-    def __init__(self, x: Tensor, time: Tensor, event: Tensor) -> None:
-        if event.dtype != torch.bool or not event.any():
-            raise ValueError("event must be booleans, at least one of them True")
-        self.x = x.double()
-        self.events = event.nonzero().flatten()
-        self.num_blocks = len(self.events)
-        self.at_risk = time.unsqueeze(0) >= time[self.events].unsqueeze(1)  # (m, n)
-        self.w_star = newton(self.value, torch.zeros(x.shape[1], dtype=torch.float64))
-
-    def draw(self, blocks: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Subjects for each event, (k, samples), drawn uniformly from all."""
-        return torch.randint(len(self.x), (len(blocks), samples), generator=generator)
-
-    def inner(self, model: Any, batch: tuple[Tensor, Tensor]) -> Probe:
-        """``model(features)`` gives risks; the batch is (events, subjects)."""
-        blocks, subjects = batch
-        others = model(self.x[subjects.flatten()]).view(subjects.shape)
-        own = model(self.x[self.events[blocks]]).view(-1, 1)
-        weight = self.at_risk[blocks].gather(1, subjects)
-        values = (weight * torch.exp(others - own)).mean(1, keepdim=True)
-        return Probe(blocks, values, samples=subjects.shape[1])
-
-    def outer(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """log u."""
-        return u[:, 0].log()
-
-    def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
-        """The event itself is at risk: u >= 1/n."""
-        return u.clamp(min=1 / len(self.x))
-
-    def exact_inner(self, w: Tensor) -> Tensor:
-        """g_i(w) of all events."""
-        return (self.at_risk * self._differences(w).exp()).mean(1)
-
-    def value(self, w: Tensor) -> Tensor:
-        """F(w), by a log-sum-exp over each risk set."""
-        at_risk = self._differences(w).masked_fill(~self.at_risk, -torch.inf)
-        return at_risk.logsumexp(1).mean() - torch.tensor(float(len(self.x))).log()
-
-    def gradient(self, w: Tensor) -> Tensor:
-        """grad F(w): the mean over events of risk-weighted features minus those of the event."""
-        weights = self._differences(w).masked_fill(~self.at_risk, -torch.inf).softmax(1)
-        return (weights @ self.x - self.x[self.events]).mean(0)
-
-    def _differences(self, w: Tensor) -> Tensor:
-        """(x_j - x_i) . w of every event i and subject j: (m, n)."""
-        risk = self.x @ w
-        return risk.unsqueeze(0) - risk[self.events].unsqueeze(1)
-
-    @property
-    def smoothness(self) -> float:
-        """L of grad F: its Hessian is a mean of covariances of features that lie in a ball."""
-        radius = (self.x - self.x.mean(0)).norm(dim=1).max()
-        return float(radius.square())
 
 
 def newton(value: Callable[[Tensor], Tensor], start: Tensor, *, steps: int = 100) -> Tensor:

@@ -21,41 +21,27 @@ class Phi:
     Args:
         value: phi.
         slope: phi'.
-        curvature: a bound on |phi''|, the L_f of the family.
-        affine: whether phi' is affine.
         convex: whether phi is convex.
     """
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
-    curvature: float
-    affine: bool = False
     convex: bool = False
 
 
 PHI: dict[str, Phi] = {
-    "quadratic": Phi(
-        lambda u: u.square() / 2, lambda u: u, curvature=1.0, affine=True, convex=True
-    ),
+    "quadratic": Phi(lambda u: u.square() / 2, lambda u: u, convex=True),
+    # log cosh u = |u| + log(1 + exp(-2|u|)) - log 2, which does not overflow
     "log-cosh": Phi(
-        # log cosh u = |u| + log(1 + exp(-2|u|)) - log 2, which does not overflow
         lambda u: u.abs() + torch.log1p(torch.exp(-2 * u.abs())) - math.log(2),
         torch.tanh,
-        curvature=1.0,
         convex=True,
     ),
     "non-convex": Phi(
-        lambda u: u.square() / (1 + u.square()),
-        lambda u: 2 * u / (1 + u.square()).square(),
-        curvature=2.0,
-    ),
-    "non-convex-pl": Phi(
-        lambda u: u.square() + 3 * u.sin().square(),
-        lambda u: 2 * u + 3 * (2 * u).sin(),
-        curvature=8.0,
+        lambda u: u.square() / (1 + u.square()), lambda u: 2 * u / (1 + u.square()).square()
     ),
 }
-"""The outer functions of the family: quadratic, log-cosh, non-convex, non-convex-pl."""
+"""The outer functions of the family: quadratic, log-cosh and non-convex."""
 
 
 class PhaseNoise(Objective):
@@ -139,20 +125,9 @@ class PhaseNoise(Objective):
         drawn = torch.randint(self.inner_size, shape, generator=generator)
         return drawn.double() * (2 * math.pi / self.inner_size)
 
-    def all_phases(self) -> Tensor:
-        """The n phases of a finite sum."""
-        if self.inner_size is None:
-            raise ValueError("inner_size is None: the phases are the whole circle")
-        return torch.arange(self.inner_size).double() * (2 * math.pi / self.inner_size)
-
     def sample(self, w: Tensor, blocks: Tensor, xi: Tensor) -> Tensor:
         """g_i(w; xi): w (dim), blocks (k) and xi (k) to (k)."""
         return self._mean(w, blocks) + self.noise * torch.sin(self._angle(w, blocks) + xi)
-
-    def jacobian(self, w: Tensor, blocks: Tensor, xi: Tensor) -> Tensor:
-        """grad g_i(w; xi): (k, dim)."""
-        wave = self.noise * torch.cos(self._angle(w, blocks) + xi)
-        return self.a[blocks] + wave.unsqueeze(-1) * self.omega[blocks]
 
     def _mean(self, w: Tensor, blocks: Tensor) -> Tensor:
         shift = (w - self.w_star).unsqueeze(-2)
@@ -212,14 +187,6 @@ class PhaseNoise(Objective):
         return float(self.value(self.w_star))
 
     @property
-    def smoothness(self) -> float:
-        """L of grad F: the bound on phi'' times the largest eigenvalue of A^T A / m."""
-        gram = self.a.T @ self.a / self.num_blocks
-        return self.phi.curvature * float(torch.linalg.eigvalsh(gram)[-1])
-
-    @property
     def mu(self) -> float:
         """The strong convexity of the quadratic family: the least eigenvalue of A^T A / m."""
-        if not self.phi.affine:
-            raise ValueError("mu is known only for the quadratic family")
         return float(torch.linalg.eigvalsh(self.a.T @ self.a / self.num_blocks)[0])

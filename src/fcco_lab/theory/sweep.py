@@ -27,13 +27,11 @@ class Traces:
     Args:
         gradient: the mean over steps of ||grad F(w_t)||.
         error: the mean over steps of ||z_t - grad F(w_t)||.
-        tracking: the mean over the second half of ||u_t - g(w_t)||^2 / m; zero without a table.
         gaps: F(w) - F(w*) at the end of each stage, (stages, runs).
     """
 
     gradient: Tensor
     error: Tensor
-    tracking: Tensor
     gaps: Tensor
 
 
@@ -121,15 +119,6 @@ class Sweep:
         z: Tensor = self.driver.opt.state[self.w]["z"]
         return z
 
-    @property
-    def u(self) -> Tensor:
-        """(runs, m); zero without a table."""
-        shape = (self.runs, self.problem.num_blocks)
-        table = self.driver.opt.table
-        if table is None:
-            return torch.zeros(shape, dtype=torch.float64)
-        return table.read(torch.arange(self.objective.num_blocks)).view(shape)
-
     @torch.no_grad()
     def _initial_rows(self, samples: int) -> Tensor:
         """The mean of some samples of every block at the start: (runs m, 1)."""
@@ -166,15 +155,13 @@ class Sweep:
             for start, stage in zip(recipe.starts, recipe.stages, strict=True)
         }
         gradient = torch.zeros(self.runs, dtype=torch.float64)
-        error, tracking = torch.zeros_like(gradient), torch.zeros_like(gradient)
+        error = torch.zeros_like(gradient)
         gaps = []
         for t in range(1, total + 1):
-            exact, inner = problem.gradient(w), problem.exact_inner(w)
+            exact = problem.gradient(w)
             self.step()
             gradient += exact.norm(dim=1) / total
             error += (self.z - exact).norm(dim=1) / total
-            if 2 * t > total and recipe.method.inner is not None:
-                tracking += (self.u - inner).square().mean(1) / (total - total // 2)
             if t in ends:
                 gaps.append(problem.value(w) - problem.value(problem.w_star))
-        return Traces(gradient, error, tracking, torch.stack(gaps))
+        return Traces(gradient, error, torch.stack(gaps))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fcco_lab.files import write
+from fcco_lab.presentation.canvas import make_canvas, save, scale_as_log
 from fcco_lab.theory.questions import QUESTIONS, Fit, Question, fit
 
 __all__ = ["Verdict", "plot_verdict", "verdicts"]
@@ -24,7 +24,7 @@ class Verdict:
     theorem: str
     quantity: str
     axis: str
-    claimed: float | None
+    claimed: float
     measured: Fit
     word: str
     xs: list[float]
@@ -33,7 +33,7 @@ class Verdict:
 
     def as_record(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        return asdict(self)
+        return asdict(self) | {"measured": self.measured._asdict()}
 
 
 def verdicts(records: Iterable[Mapping[str, Any]]) -> list[Verdict]:
@@ -49,28 +49,18 @@ def verdicts(records: Iterable[Mapping[str, Any]]) -> list[Verdict]:
             continue
         xs = sorted(here)
         values = [torch.tensor(here[x], dtype=torch.float64) for x in xs]
-        skip = SKIPPED_STAGES if question.axis in ("N", "stage") and len(xs) > 5 else 0
-        fitted = _fit(question, xs[skip:], values[skip:])
-        result.append(
-            Verdict(
-                key,
-                question.theorem,
-                question.quantity,
-                question.axis,
-                question.claimed,
-                fitted,
-                judge(question, fitted),
-                xs,
-                [float(v.mean()) for v in values],
-                [float(v.std() / len(v) ** 0.5) for v in values],
-            )
-        )
+        skip = SKIPPED_STAGES if question.size == "stages" and len(xs) > 5 else 0
+        fitted = fit(_positions(question.axis, xs)[skip:], values[skip:])
+        means = [float(v.mean()) for v in values]
+        spreads = [float(v.std() / len(v) ** 0.5) for v in values]
+        about = (key, question.theorem, question.quantity, question.axis, question.claimed)
+        result.append(Verdict(*about, fitted, judge(question, fitted), xs, means, spreads))
     return result
 
 
-def _fit(question: Question, xs: list[float], values: list[torch.Tensor]) -> Fit:
-    # A stage is a power of two on the axis, so that the slope is the log2 of the gap per stage.
-    return fit([2.0**x for x in xs] if question.axis == "stage" else xs, values)
+def _positions(axis: str, xs: list[float]) -> list[float]:
+    """A stage is a power of two, so that the slope is the log2 of the gap per stage."""
+    return [2.0**x for x in xs] if axis == "stage" else xs
 
 
 def judge(question: Question, fitted: Fit) -> str:
@@ -84,8 +74,6 @@ def judge(question: Question, fitted: Fit) -> str:
     """
     if question.control:
         return "flat (control)" if fitted.slope > -0.15 else "falls: no control"
-    if question.claimed is None:
-        return "measured"
     if question.axis == "stage":
         return "linear" if fitted.high < -0.5 else "not linear"
     if abs(fitted.slope - question.claimed) <= question.tolerance:
@@ -98,30 +86,19 @@ def judge(question: Question, fitted: Fit) -> str:
 
 def plot_verdict(verdict: Verdict, path: Path) -> None:
     """Means with two standard errors, the fitted line and the claimed one."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(5.2, 3.8), layout="constrained")
     xs, means = verdict.xs, verdict.means
-    axes.errorbar(
-        xs, means, [2 * s for s in verdict.spreads], fmt="o", capsize=3, label="measured, ±2 s.e."
-    )
-    steps = [2.0**x for x in xs] if verdict.axis == "stage" else xs
-    last = len(xs) - 1
-    for slope, style, name in (
-        (verdict.measured.slope, "-", f"fitted {verdict.measured.slope:.2f}"),
-        (verdict.claimed, "--", f"claimed {verdict.claimed or 0:.2f}"),
+    figure, axes = make_canvas(1, xlabels=[verdict.axis], ylabel=verdict.quantity, narrow=True)
+    spreads = [2 * spread for spread in verdict.spreads]
+    axes[0].errorbar(xs, means, spreads, fmt="o", capsize=3, label="measured, ±2 s.e.")
+    steps = _positions(verdict.axis, xs)
+    for word, style, slope in (
+        ("fitted", "-", verdict.measured.slope),
+        ("claimed", "--", verdict.claimed),
     ):
-        if slope is not None:
-            line = [means[last] * (s / steps[last]) ** slope for s in steps]
-            axes.plot(xs, line, style, label=name)
-    axes.set(yscale="log", xlabel=verdict.axis, ylabel=verdict.quantity)
+        heights = [means[-1] * (step / steps[-1]) ** slope for step in steps]
+        axes[0].plot(xs, heights, style, label=f"{word} {slope:.2f}")
     if verdict.axis != "stage":
-        axes.set_xscale("log", base=2)
-    axes.set_title(f"Theorem {verdict.theorem}")
-    axes.grid(alpha=0.3, which="both")
-    axes.legend(fontsize="small")
-    write(path, lambda file: figure.savefig(file, format="png", dpi=80))
-    plt.close(figure)
+        axes[0].set_xscale("log", base=2)
+    scale_as_log(axes[0], bottom=min(means) / 2)
+    axes[0].legend(fontsize="small")
+    save(figure, axes, path, order=(), title=f"Theorem {verdict.theorem}")
