@@ -377,6 +377,7 @@ class LogMean(fcco.ScaledObjective):
         ({"version": 3, "single_point": True}, r"version must be one of \[1, 2\]"),
         ({"snapshot_every": 5}, "no snapshots"),
         ({"version": 3, "snapshot_every": 0}, "at least 1"),
+        ({"version": 3, "snapshot_every": 2.5}, "snapshot_every must be a whole number"),
         ({"initial": torch.zeros(5, 1)}, r"initial must be .* \(6, 1\)"),
         ({"initial": torch.zeros(6, 1, dtype=torch.int64)}, "floating"),
         ({"initial": torch.full((6, 1), NAN)}, "initial has non-finite"),

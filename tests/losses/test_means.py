@@ -251,6 +251,26 @@ def test_empty_data_have_no_slope():
     assert x.grad.isfinite().all()
 
 
+def test_a_mean_that_vanishes_is_no_error():
+    """The inverse of a mean near 1e-40, a slope, would not fit into float32."""
+    logits = torch.zeros(1, 2, 4)
+    logits[:, 0] = 95.0
+    logits.requires_grad_()
+    dice = L.DiceLoss(2)  # class 1 is absent, with probabilities of 1e-41
+    dice(logits.softmax(1), torch.zeros(1, 4).long()).backward()
+    assert logits.grad.isfinite().all()
+    f1, parity = L.F1Loss(beta=0.5), L.ParityLoss(2, beta=0.5)
+    f1(torch.tensor([0.9]), torch.tensor([1]))
+    parity(torch.tensor([0.9, 0.1]), torch.tensor([0, 1]))
+    for _ in range(160):  # no positive, and only group 0
+        score = torch.tensor([0.3], requires_grad=True)
+        losses = f1(0 * score, torch.tensor([0])), parity(score, torch.tensor([0]))
+        sum(losses).backward()
+        assert score.grad.isfinite().all()
+    assert [loss.item() for loss in losses] == [1, 0]
+    assert parity(torch.tensor([0.1]), torch.tensor([1])).item() == pytest.approx(0.2)
+
+
 def test_precision_of_correlations_far_from_zero():
     x = torch.randn(50, generator=RANDOM) + 1e4
     y = 2 * x + torch.randn(50, generator=RANDOM)

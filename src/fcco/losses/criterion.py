@@ -71,8 +71,8 @@ class Criterion(nn.Module):
                 "without a criterion and with strict=False)"
             )
         # A table without the sums or counts that belong to it would silently give wrong values.
-        mine = self.state_dict(prefix=prefix).keys()
-        mine -= {f"{prefix}{name}" for name, _ in self.named_parameters()}
+        learned = {f"{prefix}{name}" for name, _ in self.named_parameters()}
+        mine = self.state_dict(prefix=prefix).keys() - learned
         missing = mine - state.keys()
         if missing and missing != mine:
             return f"the state has a part of the table only, without {sorted(missing)}"

@@ -15,6 +15,10 @@ from fcco.problem.given import tensor, whole
 
 __all__ = ["CorrelationLoss", "DiceLoss", "F1Loss", "ParityLoss"]
 
+_NOTHING = 1e-30
+"""A mean that counts as 0. It falls towards 0 while a class or group is absent from all batches,
+or a softmax of an absent class begins there. Its inverse, a slope, must fit into float32."""
+
 
 class F1Loss(MeansLoss):
     """1 - F1 of the data set, with probabilities in place of predictions.
@@ -241,8 +245,8 @@ class ParityLoss(MeansLoss):
 
         max_g E[s | g] - min_g E[s | g].
 
-    For probabilities this is the demographic parity difference. Groups that have not been seen yet
-    do not count.
+    For probabilities this is the demographic parity difference. Groups that have not been seen yet,
+    or not in thousands of batches, do not count.
 
     Args:
         num_groups: G, the number of groups.
@@ -292,7 +296,7 @@ class _Ratio:
         a, b, c, d = self.weights
         overlap, predicted, present = u.unbind(-1)
         whole = b * predicted + c * present + d * overlap
-        some = whole > 0
+        some = whole > _NOTHING
         # Without any positive and any prediction of one, the loss is 1 and its slope is 0. The
         # inner ``where`` keeps 0 / 0 out of the backward pass, where it would give NaN.
         return 1 - (a * overlap / whole.where(some, 1.0)).where(some, 0.0)
@@ -305,7 +309,7 @@ class _Gap:
     def __call__(self, u: Tensor) -> Tensor:
         total, share = u.chunk(2, dim=-1)
         # A group without any sample has no rate, and 0 / 0 must not reach the maximum.
-        met = share > 0
+        met = share > _NOTHING
         rate = total / share.where(met, 1.0)
         high = rate.masked_fill(~met, -torch.inf).amax(-1)
         low = rate.masked_fill(~met, torch.inf).amin(-1)

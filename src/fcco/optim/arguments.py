@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fcco.methods import Beta, Gamma, Method
 from fcco.problem import Objective, ScaledObjective
+from fcco.problem.given import whole
 
 __all__ = ["check_gain", "check_initial", "check_problem", "user_stacklevel"]
 
@@ -30,7 +31,7 @@ def check_problem(objective: Objective, method: Method, snapshot_every: int | No
         return
     if not method.anchored:
         raise ValueError(f"snapshot_every: {method.name} has no snapshots; version 3 has")
-    if snapshot_every < 1:
+    if whole("snapshot_every", snapshot_every) < 1:
         raise ValueError(f"snapshot_every must be at least 1, got {snapshot_every}")
 
 

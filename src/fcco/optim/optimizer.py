@@ -72,7 +72,9 @@ class CompositionalOptimizer(RememberingOptimizer):
 
     Args:
         params: a module, whose buffers are then used too; or parameters; or parameter groups. lr
-            and weight_decay may differ between groups.
+            and weight_decay may differ between groups. Pass all trainable parameters that the
+            closure uses. Others collect weighted gradients of all points in ``.grad``. For several
+            optimizers, pass all of them here and use ``estimate``.
         objective: the problem, see ``Objective``.
         method: the method, which consists of two rows of weights, see ``fcco.methods``.
         update: the step rule, see ``fcco.updates``; by default ``Plain()``.
