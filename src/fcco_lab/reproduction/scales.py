@@ -75,11 +75,11 @@ LAPTOP = Scale(
     tuned_on=dict.fromkeys(("mnist", "fashion_mnist"), "usps")
     | dict.fromkeys(("svhn", "cifar100", "tinyimagenet100"), "cifar10"),
     network="cnn",
-    networks=("mlp", "cnn", "resnet18-imagenet"),
+    networks=("cnn", "resnet18-imagenet"),
     samples=16,
     blocks_of={"tinyimagenet100": 10},
     passes=1000,
-    passes_of={"fashion_mnist": 500, "svhn": 500, "tinyimagenet100": 500},
+    passes_of={"fashion_mnist": 500, "svhn": 3000, "tinyimagenet100": 500},
     tuning_passes=400,
     seeds=3,
     train_size=6000,

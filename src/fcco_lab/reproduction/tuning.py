@@ -94,7 +94,8 @@ def final_runs(scale: Scale, items: Iterable[Item], records: Iterable[Record]) -
             "passes": scale.passes_of.get(item.data, scale.passes),
         }
         settings = chosen(scale, item, tuned) if item.tuned else {}
-        for seed in range(scale.seeds):
-            config = _config(scale, item, given | settings | item.options | {"seed": seed})
+        options = dict(item.options)
+        for seed in range(options.pop("seeds", scale.seeds)):
+            config = _config(scale, item, given | settings | options | {"seed": seed})
             runs[config.name] = config
     return runs
