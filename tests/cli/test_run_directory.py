@@ -226,3 +226,13 @@ def test_one_writer_of_files():
         for p in home.rglob("*.py")
     }
     assert [name for name, text in code.items() if writes.search(text)] == ["files.py"]
+
+
+def test_processes_with_other_data_are_refused(monkeypatch):
+    """Another rank has another digest; the others are asked for the largest and the least."""
+    other = 2**32
+    monkeypatch.setattr(
+        "fcco_lab.training.engine.all_reduce_max", lambda device, *mine: [other, mine[1]]
+    )
+    with pytest.raises(ValueError, match="different data or settings"):
+        Training(Config(network="linear", steps=1))

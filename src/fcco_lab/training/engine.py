@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import torch
 
@@ -106,6 +107,11 @@ class Training:
         self.learner = make_learner(config, self.problem, self.model, stepped)
         version = ".".join(fcco.__version__.split(".")[:2])
         self.identity = config.as_record() | self.problem.content | {"version": version}
+        # Nodes that read other data would train on without a word.
+        digest = crc32(json.dumps(self.identity, sort_keys=True, default=str).encode())
+        most, least = all_reduce_max(config.device, digest, -digest)
+        if most != -least:
+            raise ValueError("the processes have different data or settings")
         self.checkpoints: Checkpoints | None = None
         if output is not None:
             self.checkpoints = Checkpoints(output / "checkpoints", device=config.device)
