@@ -235,4 +235,4 @@ def test_processes_with_other_data_are_refused(monkeypatch):
         "fcco_lab.training.engine.all_reduce_max", lambda device, *mine: [other, mine[1]]
     )
     with pytest.raises(ValueError, match="different data or settings"):
-        Training(Config(network="linear", steps=1))
+        fcco_lab.training.Training(CONFIG)
