@@ -88,7 +88,7 @@ def _figure3(scale: Scale) -> list[Item]:
     svhn = [_pick(scale, "svhn")]
     if scale.name == "paper":
         return _cross(svhn, PAPER_CONTENDERS, network=scale.networks)
-    # Without a GPU a step of ResNet-18 takes 0.3 seconds. So it has one seed, and settings that were
+    # Without a GPU a step of ResNet-18 takes 0.3 seconds: it has one seed, and settings that were
     # tuned apart: of 3e-4, 1e-3, 3e-3 the first was best for all methods after 250 steps of SOX.
     settings = {"lr": 3e-4, "alpha": 0.5, "beta": 0.5}
     settings |= {"passes": scale.passes, "evaluations": 8, "seeds": 1}
