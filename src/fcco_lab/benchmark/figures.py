@@ -51,7 +51,7 @@ def draw_problem(outcomes: Outcomes, problem: str, path: Path) -> None:
         place.set_title(f"batch of {cell.batch}", fontsize=10)
         place.set_xscale("log")
         place.set_yscale("log")
-        place.set_ylim(1e-7 if outcomes.problems[problem]["known"] else 1e-3, 1.5)
+        place.set_ylim(1e-2 if problem in outcomes.out_of_reach else 1e-7, 1.5)
         for solver in outcomes.solvers:
             gaps = [max(gap, 1e-9) for gap in outcomes.envelope(cell, solver)]
             if solver in named:

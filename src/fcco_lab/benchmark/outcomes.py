@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,10 @@ __all__ = ["NEVER", "TARGETS", "Cell", "Cost", "Outcomes", "read_outcomes"]
 TARGETS = {"10 %": 1e-1, "1 %": 1e-2, "0.1 %": 1e-3, "1e-4": 1e-4, "1e-6": 1e-6}
 """Gaps to reach, as a share of F(w_0) - F*."""
 
-_FINEST_WITHOUT_OPTIMUM = 1e-2
-"""Where F* is the best value of any run, a finer target would only say which run that was."""
+_NEAR = 1e-2
+"""An optimum that is not certified counts if some run comes as near as this."""
+_ONLY_TARGET = 1e-1
+"""Of other problems; a finer one would only say which run ended lowest."""
 
 
 class Cell(NamedTuple):
@@ -65,6 +67,7 @@ class Outcomes:
         problems: what is known of each problem.
         runs: all runs.
         errors: what the runs that failed said, by their names.
+        out_of_reach: problems whose gaps refer to the best run of the cell.
     """
 
     def __init__(
@@ -72,8 +75,9 @@ class Outcomes:
         problems: Mapping[str, Mapping[str, Any]],
         runs: Iterable[Run],
         errors: Mapping[str, str],
+        out_of_reach: Set[str] = frozenset(),
     ) -> None:
-        self.problems, self.errors = problems, errors
+        self.problems, self.errors, self.out_of_reach = problems, errors, out_of_reach
         self._runs: dict[tuple[Cell, str], list[Run]] = defaultdict(list)
         for run in runs:
             self._runs[run.cell, run.solver].append(run)
@@ -96,8 +100,7 @@ class Outcomes:
 
     def has_target(self, cell: Cell, target: float) -> bool:
         """Whether the optimum of this cell is known well enough for the target."""
-        known: bool = self.problems[cell.problem]["known"]
-        return known or target >= _FINEST_WITHOUT_OPTIMUM
+        return cell.problem not in self.out_of_reach or target >= _ONLY_TARGET
 
     def cost(self, cell: Cell, solver: str, target: float, *, tuned: bool = True) -> Cost:
         """The cost with the best setting for this target, or with the default alone.
@@ -130,32 +133,38 @@ class Outcomes:
 def read_outcomes(directory: Path) -> Outcomes:
     """The records of a directory: ``problems.jsonl`` and ``runs.jsonl``.
 
-    If the optimum of a problem is not known, gaps refer to the best value that any of its runs
-    reached within the budget, as AlgoPerf sets targets: an optimizer that is given much more work
-    finds values of a network that nobody reaches. A broken record is left out, with a warning that
-    names it.
+    If the optimum of a problem is not certified, gaps refer to the best value that is known. But an
+    optimizer that is given much more work finds values of a network that nobody reaches; there gaps
+    refer to the best run of the cell, as AlgoPerf sets targets. A broken record is left out, with a
+    warning that names it.
     """
     problems = Results(directory / "problems.jsonl").records
     file = directory / "runs.jsonl"
-    least: dict[str, float] = defaultdict(lambda: math.inf)
+    least: dict[str | Cell, float] = defaultdict(lambda: 1.0)
     read, errors = [], {}
     for name, record in Results(file).records.items():
         try:
             run = _read_run(record)
-            known = problems[run.cell.problem]["known"]
+            problems[run.cell.problem]["known"]
         except (KeyError, TypeError, ValueError) as flaw:
             warnings.warn(f"left out {name!r} of {file}: {flaw!r}", stacklevel=user_stacklevel())
             continue
-        problem = run.cell.problem
-        least[problem] = 0.0 if known else min(least[problem], *run.gaps, 1.0)
+        for place in (run.cell, run.cell.problem):
+            least[place] = min(least[place], *run.gaps, 1.0)
         read.append(run)
         if "error" in record:
             errors[name] = str(record["error"])
+    out_of_reach = {
+        name for name, facts in problems.items() if not facts["known"] and least[name] > _NEAR
+    }
     runs = []
     for run in read:
-        base = min(least[run.cell.problem], 0.9999)  # if no run improved, no gap is small
+        name = run.cell.problem
+        base = least[run.cell] if name in out_of_reach else min(least[name], 0.0)
+        if problems[name]["known"] or base == 1.0:  # if no run improved, no gap is small
+            base = 0.0
         runs.append(replace(run, gaps=[(gap - base) / (1 - base) for gap in run.gaps]))
-    return Outcomes(problems, runs, errors)
+    return Outcomes(problems, runs, errors, out_of_reach)
 
 
 def _read_run(record: Mapping[str, Any]) -> Run:

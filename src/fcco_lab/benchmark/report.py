@@ -77,6 +77,7 @@ def _number(value: float) -> str:
 
 def _name(outcomes: Outcomes, cell: Cell) -> str:
     star = "" if outcomes.problems[cell.problem]["known"] else "*"
+    star += "*" if cell.problem in outcomes.out_of_reach else ""
     return f"{cell.problem}{star}, {cell.batch}"
 
 
@@ -85,11 +86,11 @@ def _summary(outcomes: Outcomes) -> str:
         f"{len(outcomes.cells)} cells (a problem and a batch size), {len(outcomes.solvers)} "
         "solvers. Work is inputs forward + twice the inputs backward at the model, exact passes "
         "included; one pass is the work of one full gradient. A gap is a share of F(w₀) − F*; "
-        "with an asterisk F* is not certified: it is the best value that any run reached within "
-        "the budget, and has no targets below 1 %. Every solver has the same number of settings of "
-        "a Sobol sequence and its default; costs are those of the best setting for the target, "
-        "unless it says default. A dash: not reached within the budget; an empty place: not run, "
-        "or no such target."
+        "with an asterisk F* is not certified, but the best value that is known; with two it is "
+        "the best of the cell, because no run came near, and 10 % is the only target. Every solver "
+        "has the same number of settings of a Sobol sequence and its default; costs are those of "
+        "the best setting for the target, unless it says default. A dash: not reached within the "
+        "budget; an empty place: not run, or no such target."
     )
 
 
