@@ -155,26 +155,14 @@ class Results:
             file.write(json.dumps(result) + "\n")
 
 
-def try_out(tree: Path, mutant: Mutant, clean: set[str]) -> dict[str, Any]:
-    """Apply a fault to the copy, run its tests, and take it back.
-
-    Args:
-        tree: the copy.
-        mutant: the fault.
-        clean: the tests that are known to pass without any fault; the test that noticed this one
-            is added.
-    """
+def try_out(tree: Path, mutant: Mutant) -> dict[str, Any]:
+    """Apply a fault to the copy, run its tests, and take it back."""
     path = tree / mutant.file
     text, start = path.read_text(), time.monotonic()
-    marks = ["-m", ""] if mutant.slow else []
     path.write_text(mutant.apply(text))
+    marks = ["-m", ""] if mutant.slow else []
     status, test = run(tree, *marks, *mutant.tests, "-k", mutant.select)
     path.write_text(text)
-    if test and test not in clean:
-        # A test notices a fault only if it passes without it.
-        if run(tree, *marks, test)[0]:
-            raise SystemExit(f"{test} fails without any fault")
-        clean.add(test)
     seconds = round(time.monotonic() - start, 1)
     verdict = "killed" if status else "SURVIVED"
     print(f"{verdict:8} {seconds:6} s  {mutant.room}: {mutant.fault}", flush=True)
@@ -188,6 +176,17 @@ def try_out(tree: Path, mutant: Mutant, clean: set[str]) -> dict[str, Any]:
     }
 
 
+def check_clean(tree: Path, tests: set[str], results: Results) -> None:
+    """Run the tests that noticed a fault without any: a test that fails anyway notices nothing."""
+    sources = [path.read_text() for path in sorted((tree / "src").rglob("*.py"))]
+    digest = hashed(*sorted(tests), *sources)
+    if tests and digest not in results.found:
+        status, test = run(tree, "-m", "", *sorted(tests))
+        if status:
+            raise SystemExit(f"{test} fails without any fault")
+        results.add(digest=digest, clean=sorted(tests))
+
+
 def main() -> int:
     """Apply the chosen faults one after the other, and print what became of them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -198,7 +197,7 @@ def main() -> int:
     chosen = [m for m in read_list() if given.only in f"{m.room} {m.file} {m.fault}"]
     results, began = Results(given.results), time.monotonic()
     counts: Counter[str] = Counter()
-    clean: set[str] = set()
+    noticed: set[str] = set()
     with tempfile.TemporaryDirectory() as directory:
         tree = Path(directory)
         copy_tree(tree)
@@ -208,15 +207,17 @@ def main() -> int:
                 if time.monotonic() - began > given.seconds:
                     print("out of time: call again to go on")
                     return 2
-                found = try_out(tree, mutant, clean)
+                found = try_out(tree, mutant)
                 results.add(**found)
             if found["killed"]:
                 counts["killed"] += 1
+                noticed |= {found["by"]} - {""}
             elif mutant.equivalent:
                 counts["equivalent"] += 1
             else:
                 counts["survived"] += 1
                 print(f"SURVIVED {mutant.room}: {mutant.fault} ({mutant.file})")
+        check_clean(tree, noticed, results)
     print(f"{len(chosen)} mutants:", ", ".join(f"{n} {what}" for what, n in counts.items()))
     return 1 if counts["survived"] else 0
 

@@ -197,19 +197,21 @@ def test_one_host_read_a_step(name, update):
 
 @pytest.mark.parametrize("name", FAST)
 def test_parameters_whose_gradients_share_a_buffer(name):
-    """values = a + b gives both one buffer; a in-place operation on one would change the other."""
+    """A sum of views gives both one buffer, to which a further point would add twice."""
     entry, results = CATALOGUE[name], []
     for shared in (True, False):
         problem = Toy(6, 1, affine=entry.affine)
         torch.manual_seed(0)
-        a, b = (nn.Parameter(torch.randn(6, 1, dtype=torch.float64)) for _ in range(2))
+        a, b = (nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in ((6, 1), (1, 6)))
+        (a.view(6) + b.view(6)).backward(torch.ones(6, dtype=torch.float64))
+        assert a.grad.data_ptr() == b.grad.data_ptr(), "this is what the test is about"
         opt = entry.build([a, b], problem, lr=0.1)
         generator = torch.Generator().manual_seed(0)
 
         def closure(blocks, xi, a=a, b=b, shared=shared):
-            both = a + b if shared else 1 * a + 1 * b
-            values = both[blocks].sin() if len(blocks) < 6 else both
-            return Probe(blocks, values * xi, pair=values * xi)
+            both = a.view(6) + b.view(6) if shared else (1 * a).view(6) + (1 * b).view(6)
+            values = both.view(6, 1) * xi
+            return Probe(blocks, values, pair=values)
 
         for _ in range(4):
             blocks = torch.randperm(6, generator=generator)
@@ -218,7 +220,7 @@ def test_parameters_whose_gradients_share_a_buffer(name):
                 opt.snapshot(lambda xi=xi: closure(torch.arange(6), xi))
             opt.step(lambda blocks=blocks, xi=xi: closure(blocks, xi))
             assert opt.state[a]["z"].data_ptr() != opt.state[b]["z"].data_ptr()
-        results.append(torch.cat([a, b, opt.state[a]["z"], opt.state[b]["z"]]).detach())
+        results.append(flat([a, b, opt.state[a]["z"], opt.state[b]["z"]]))
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
 
 
@@ -420,6 +422,21 @@ def test_bfloat16_gradients_of_two_points_are_combined_in_float32():
         opt.step(lambda: problem.inner(lambda x: model(x.bfloat16()), draw))  # noqa: B023
         before, u_before, u = here, u, opt.table.read(torch.arange(4))
         torch.testing.assert_close(z_of(opt, model), z, rtol=1e-6, atol=1e-6)
+
+
+def test_bfloat16_gradients_of_micro_batches_add_up_in_float32():
+    """The largest comes first: in bfloat16, which has 8 bits, the others would be rounded away."""
+    problem, weight = Toy(4, 1, dtype=torch.float32), nn.Parameter(torch.ones(1).bfloat16())
+    opt = SOX([weight], problem, lr=0.0, alpha=1.0, beta=0.5, initial=0.5)
+    sizes = [256.0, 0.5, 0.5, 0.5]
+
+    def closure(block):
+        return Probe(torch.tensor([block]), (sizes[block] * weight).view(1, 1))
+
+    opt.step([lambda block=block: closure(block) for block in range(4)])
+    slopes = problem.slope(torch.full((4, 1), 0.5), torch.arange(4)).bfloat16().float()
+    parts = (slopes.flatten() * torch.tensor(sizes)).bfloat16().float()
+    assert opt.state[weight]["z"].item() == pytest.approx(parts.mean().item(), rel=1e-6)
 
 
 def test_an_outer_autocast_keeps_no_cast_of_another_point():
