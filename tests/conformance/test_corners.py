@@ -574,18 +574,45 @@ def test_a_table_of_low_precision_is_at_least_float32():
     assert opt.table.dtype == torch.float32
 
 
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("name", ["sox", "msvrm-v2-age", "msvrm-v3-theory"])
-def test_a_saved_state_that_is_not_finite_is_refused(name):
+def test_a_saved_state_that_is_not_finite_is_refused(name, entry):
     job = Job(CATALOGUE[name]).run(3)
     good = copy.deepcopy(job.opt.state_dict())
     for spoil in ("z", "rows"):
         bad = copy.deepcopy(good)
         shared = bad["param_groups"][-1]["shared"]
-        (bad["state"][0]["z"] if spoil == "z" else shared["table"]["rows"])[0] = math.nan
+        (bad["state"][0]["z"] if spoil == "z" else shared["table"]["rows"])[0] = entry
         before = capture(job.model, job.opt)
         with pytest.raises(ValueError, match=f"{spoil} has non-finite entries"):
             job.opt.load_state_dict(bad)
         assert_unchanged(before, job.model, job.opt)
+
+
+def test_the_saved_settings_are_loaded():
+    state = SOX(make_model("linear", 1), Toy(), lr=0.5, alpha=0.25, weight_decay=0.1).state_dict()
+    opt = SOX(make_model("linear", 1), Toy(), lr=0.1)
+    opt.load_state_dict(copy.deepcopy(state))
+    found = {name: opt.param_groups[0][name] for name in ("lr", "alpha", "weight_decay")}
+    assert found == {"lr": 0.5, "alpha": 0.25, "weight_decay": 0.1}
+
+
+def test_a_step_of_many_blocks_resumes():
+    """u_{t-2} of more rows than a new optimizer has room for."""
+    problem, draws = Toy(4_200, 1, inner_size=2), []
+    generator = torch.Generator().manual_seed(0)
+    draws = [problem.draw(size, 1, generator) for size in (4_200, 4_200, 5, 5)]
+    ends = []
+    for stop in (None, 2):
+        model = make_model("linear", 1)
+        opt = MSVRM(model, problem, version=2, lr=0.1)
+        for number, draw in enumerate(draws):
+            if number == stop:
+                state, opt = copy.deepcopy(opt.state_dict()), MSVRM(model, problem, version=2, lr=1)
+                opt.load_state_dict(state)
+            opt.step(lambda: problem.inner(model, draw))  # noqa: B023
+        ends.append(flat(model.parameters()))
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["msvrm-v3-age", "fresh-pair-v3"])
