@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test test-slow coverage lint types imports docs bench bench-peers soak build clean test-versions
+.PHONY: demo test test-slow coverage mutants lint types imports docs bench bench-peers soak build clean test-versions
 
 demo: $(STAMP)
 	$(BIN)/fcco demo
@@ -24,6 +24,11 @@ coverage: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m slow
+
+# Small faults, one at a time, that the tests must notice. MUTANTS=gain: those of one room or file.
+MUTANTS ?=
+mutants: $(STAMP)
+	$(BIN)/python tools/mutants.py --only "$(MUTANTS)"
 
 # One cell of the promised versions, in an environment of its own (6 GB with torch's usual wheel):
 # make test-versions PYTHON=python3.13 TORCH=2.8.0

@@ -197,19 +197,21 @@ def test_one_host_read_a_step(name, update):
 
 @pytest.mark.parametrize("name", FAST)
 def test_parameters_whose_gradients_share_a_buffer(name):
-    """values = a + b gives both one buffer; a in-place operation on one would change the other."""
+    """A sum of views gives both one buffer, to which a further point would add twice."""
     entry, results = CATALOGUE[name], []
     for shared in (True, False):
         problem = Toy(6, 1, affine=entry.affine)
         torch.manual_seed(0)
-        a, b = (nn.Parameter(torch.randn(6, 1, dtype=torch.float64)) for _ in range(2))
+        a, b = (nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in ((6, 1), (1, 6)))
+        (a.view(6) + b.view(6)).backward(torch.ones(6, dtype=torch.float64))
+        assert a.grad.data_ptr() == b.grad.data_ptr(), "this is what the test is about"
         opt = entry.build([a, b], problem, lr=0.1)
         generator = torch.Generator().manual_seed(0)
 
         def closure(blocks, xi, a=a, b=b, shared=shared):
-            both = a + b if shared else 1 * a + 1 * b
-            values = both[blocks].sin() if len(blocks) < 6 else both
-            return Probe(blocks, values * xi, pair=values * xi)
+            both = a.view(6) + b.view(6) if shared else (1 * a).view(6) + (1 * b).view(6)
+            values = both.view(6, 1) * xi
+            return Probe(blocks, values, pair=values)
 
         for _ in range(4):
             blocks = torch.randperm(6, generator=generator)
@@ -218,7 +220,7 @@ def test_parameters_whose_gradients_share_a_buffer(name):
                 opt.snapshot(lambda xi=xi: closure(torch.arange(6), xi))
             opt.step(lambda blocks=blocks, xi=xi: closure(blocks, xi))
             assert opt.state[a]["z"].data_ptr() != opt.state[b]["z"].data_ptr()
-        results.append(torch.cat([a, b, opt.state[a]["z"], opt.state[b]["z"]]).detach())
+        results.append(flat([a, b, opt.state[a]["z"], opt.state[b]["z"]]))
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
 
 
@@ -422,6 +424,21 @@ def test_bfloat16_gradients_of_two_points_are_combined_in_float32():
         torch.testing.assert_close(z_of(opt, model), z, rtol=1e-6, atol=1e-6)
 
 
+def test_bfloat16_gradients_of_micro_batches_add_up_in_float32():
+    """The largest comes first: in bfloat16, which has 8 bits, the others would be rounded away."""
+    problem, weight = Toy(4, 1, dtype=torch.float32), nn.Parameter(torch.ones(1).bfloat16())
+    opt = SOX([weight], problem, lr=0.0, alpha=1.0, beta=0.5, initial=0.5)
+    sizes = [256.0, 0.5, 0.5, 0.5]
+
+    def closure(block):
+        return Probe(torch.tensor([block]), (sizes[block] * weight).view(1, 1))
+
+    opt.step([lambda block=block: closure(block) for block in range(4)])
+    slopes = problem.slope(torch.full((4, 1), 0.5), torch.arange(4)).bfloat16().float()
+    parts = (slopes.flatten() * torch.tensor(sizes)).bfloat16().float()
+    assert opt.state[weight]["z"].item() == pytest.approx(parts.mean().item(), rel=1e-6)
+
+
 def test_an_outer_autocast_keeps_no_cast_of_another_point():
     problem = Toy(4, 1, dtype=torch.float32)
     model = make_model("network", 1).float()
@@ -557,18 +574,45 @@ def test_a_table_of_low_precision_is_at_least_float32():
     assert opt.table.dtype == torch.float32
 
 
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("name", ["sox", "msvrm-v2-age", "msvrm-v3-theory"])
-def test_a_saved_state_that_is_not_finite_is_refused(name):
+def test_a_saved_state_that_is_not_finite_is_refused(name, entry):
     job = Job(CATALOGUE[name]).run(3)
     good = copy.deepcopy(job.opt.state_dict())
     for spoil in ("z", "rows"):
         bad = copy.deepcopy(good)
         shared = bad["param_groups"][-1]["shared"]
-        (bad["state"][0]["z"] if spoil == "z" else shared["table"]["rows"])[0] = math.nan
+        (bad["state"][0]["z"] if spoil == "z" else shared["table"]["rows"])[0] = entry
         before = capture(job.model, job.opt)
         with pytest.raises(ValueError, match=f"{spoil} has non-finite entries"):
             job.opt.load_state_dict(bad)
         assert_unchanged(before, job.model, job.opt)
+
+
+def test_the_saved_settings_are_loaded():
+    state = SOX(make_model("linear", 1), Toy(), lr=0.5, alpha=0.25, weight_decay=0.1).state_dict()
+    opt = SOX(make_model("linear", 1), Toy(), lr=0.1)
+    opt.load_state_dict(copy.deepcopy(state))
+    found = {name: opt.param_groups[0][name] for name in ("lr", "alpha", "weight_decay")}
+    assert found == {"lr": 0.5, "alpha": 0.25, "weight_decay": 0.1}
+
+
+def test_a_step_of_many_blocks_resumes():
+    """u_{t-2} of more rows than a new optimizer has room for."""
+    problem, draws = Toy(4_200, 1, inner_size=2), []
+    generator = torch.Generator().manual_seed(0)
+    draws = [problem.draw(size, 1, generator) for size in (4_200, 4_200, 5, 5)]
+    ends = []
+    for stop in (None, 2):
+        model = make_model("linear", 1)
+        opt = MSVRM(model, problem, version=2, lr=0.1)
+        for number, draw in enumerate(draws):
+            if number == stop:
+                state, opt = copy.deepcopy(opt.state_dict()), MSVRM(model, problem, version=2, lr=1)
+                opt.load_state_dict(state)
+            opt.step(lambda: problem.inner(model, draw))  # noqa: B023
+        ends.append(flat(model.parameters()))
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["msvrm-v3-age", "fresh-pair-v3"])

@@ -24,6 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.torch_version import TorchVersion
 
 import fcco
+from fcco.optim.state_dict import unpack_groups
 
 FAST = [("adam", (2, 1))]
 """Step rules, with the number of the layer and of the groups."""
@@ -208,3 +209,14 @@ def test_an_empty_group_does_not_hide_the_table():
     (first, one), (second, two) = ends
     set_optimizer_state_dict(second, two, copy.deepcopy(get_optimizer_state_dict(first, one)))
     assert torch.equal(two.table.whole(), one.table.whole())
+
+
+def test_a_gathered_table_wins_over_that_of_the_optimizer_that_loads_it():
+    """torch writes it into the first group; the further one holds what was there before."""
+    gathered, live = (
+        {"progress": {}, "table": {"rows": torch.full((2, 1), x)}} for x in (1.0, 0.0)
+    )
+    saved = [{"params": [0], "lr": 0.1, "shared": gathered}, {"params": [0], "shared": live}]
+    groups, shared = unpack_groups(saved)
+    assert groups == [{"params": [0], "lr": 0.1}]
+    assert shared is gathered

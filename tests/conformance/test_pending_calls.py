@@ -30,11 +30,12 @@ def state(criterion):
 @every_criterion
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_several_recomputed_calls_before_one_backward(name, accumulate):
-    """Of some samples each; the third brings what the first one brought, and the table changed."""
+    """Of some samples each; the third brings what the first one brought, and the table changed.
+    The last one brings other values of the same samples."""
     build, call, x = EVERY[name]
     criterion = build()
     everyone = torch.arange(len(x))
-    parts = [everyone[:9], everyone[6:], everyone[:9], everyone[::2]]
+    parts = [everyone[:9], everyone[6:], everyone[:9], everyone[::2], everyone[:9]]
     if accumulate and isinstance(criterion, L.ScoreLoss):
         return  # a score loss adds up without a switch
     call(criterion, 0.7 * x, everyone)
@@ -42,7 +43,7 @@ def test_several_recomputed_calls_before_one_backward(name, accumulate):
     results = []
     for recomputed in (False, True):
         twin = copy.deepcopy(criterion)
-        scales = zip((0.5, 0.9, 0.5, 0.8), parts, strict=True)
+        scales = zip((0.5, 0.9, 0.5, 0.8, 0.6), parts, strict=True)
         leaves = [(scale * x[index]).requires_grad_() for scale, index in scales]
         losses = []
         for leaf, index in zip(leaves, parts, strict=True):
@@ -54,6 +55,25 @@ def test_several_recomputed_calls_before_one_backward(name, accumulate):
         results.append((*losses, *grads, *twin.state_dict().values()))
     for plain, again in zip(*results, strict=True):
         torch.testing.assert_close(again, plain, rtol=0, atol=0)
+
+
+@every_criterion
+def test_other_values_of_pending_samples_are_a_step_of_their_own(name):
+    """A reentrant checkpoint takes its step in the backward pass, while the first call is alive."""
+    build, call, x = EVERY[name]
+    criterion, everyone = build(), torch.arange(len(x))
+    call(criterion, 0.7 * x, everyone)
+    results = []
+    for reentrant in (False, True):
+        twin = copy.deepcopy(criterion)
+        first, second = ((scale * x).requires_grad_() for scale in (0.5, 0.9))
+        run = lambda h, c=twin: call(c, h * 1.0, everyone)  # noqa: E731
+        plain = run(first)
+        again = checkpoint(run, second, use_reentrant=True) if reentrant else run(second)
+        (plain + again).backward()
+        results.append((first.grad, second.grad, *twin.state_dict().values()))
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @every_criterion

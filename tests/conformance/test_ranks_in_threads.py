@@ -155,6 +155,15 @@ def test_ranks_agree_by_content(examples):
     run(given(st.tuples(BRING, BRING))(check))()
 
 
+def test_a_fault_of_one_rank_is_told_to_the_other():
+    good = {"dtype": torch.float32, "weighted": False, "samples": [0, 1], "broken": False}
+    calls = [bring(good | {"broken": True}), bring(good)]
+    here, there = together([L.AUCLoss(LABELS), L.AUCLoss(LABELS)], calls)
+    assert isinstance(here, FloatingPointError)
+    assert isinstance(there, RuntimeError)
+    assert "another rank found a fault" in str(there)
+
+
 INDEX = torch.arange(N)
 OTHERS = {
     "contrastive": (lambda T: L.ContrastiveLoss(N, temperature=T),

@@ -42,6 +42,31 @@ def test_a_window_is_one_step_by_hand():
     assert criterion.read(torch.tensor([0])).item() == pytest.approx(u, rel=1e-14)
 
 
+def test_a_copy_has_no_part_in_an_open_window():
+    """Each of the two closes a window with the batches that it has seen itself."""
+    criterion, w, optimizer = warm_means()
+    criterion.accumulate = True
+    criterion(w * torch.tensor([[1.0]], dtype=torch.float64))
+    twin = copy.deepcopy(criterion)
+    twin(w * torch.tensor([[5.0]], dtype=torch.float64))
+    optimizer.step()
+    for one, mean in ((criterion, 3.0), (twin, 15.0)):
+        u = (1 - BETA) * 2.0 + BETA * mean
+        assert one.read(torch.tensor([0])).item() == pytest.approx(u, rel=1e-14)
+
+
+def test_a_block_whose_noise_is_unknown_teaches_nothing():
+    criterion = L.TableLoss(fcco.objectives.GroupDRO(torch.arange(2), temperature=1.0))
+    values = torch.ones(2, 1, requires_grad=True)
+    criterion(fcco.Probe(torch.arange(2), values))
+    criterion.accumulate = True
+    criterion(fcco.Probe(torch.tensor([0]), 2 * values[:1], noise=torch.full((1, 1), 0.5)))
+    criterion(fcco.Probe(torch.tensor([1]), 3 * values[1:]))
+    torch.optim.SGD([values], lr=0.0).step()
+    steps, rows, *_ = criterion.table.gain.tolist()
+    assert (steps, rows) == (2, 1)
+
+
 def groups_of(parts):
     """Losses of samples with their groups; every group has equally many samples in a part."""
     torch.manual_seed(3)

@@ -87,7 +87,7 @@ def test_malformed_calls(count):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_an_error_inside_takes_everything_back(case, monkeypatch):
     criterion = filled(case)
-    before = state(criterion)
+    before, twin = state(criterion), copy.deepcopy(criterion)
     inner = criterion._updated
 
     def fails(change):
@@ -98,6 +98,10 @@ def test_an_error_inside_takes_everything_back(case, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         criterion(case.scores(seed=1)[:5], torch.arange(5))
     assert same(criterion, before)
+    monkeypatch.undo()
+    # The next batch is of other samples, and must not see the scores that were taken back.
+    values = [c(case.scores(seed=2)[5:9], torch.arange(5, 9)).item() for c in (criterion, twin)]
+    assert values[0] == pytest.approx(values[1], rel=1e-12, abs=1e-14)
 
 
 def test_an_overflow_names_the_sample():

@@ -1,6 +1,7 @@
 """Running sums and the whole table give the same loss: the fast path is an option."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -130,3 +131,18 @@ def test_cox_on_many_samples(distinct, ties):
             torch.testing.assert_close(a, b, rtol=1e-12, atol=0)
             found, expected = torch.autograd.grad(a, first)[0], torch.autograd.grad(b, second)[0]
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_cox_of_events_that_all_happen_at_the_last_time():
+    """Nobody but the tied events is at risk: log S_l = log((1 - l/3) sum exp h), l = 0, 1, 2."""
+    criterion = L.CoxLoss(torch.tensor([2.0, 2.0, 1.0, 2.0]), torch.tensor([1, 1, 0, 1])).double()
+    h = torch.tensor([0.3, -0.5, 2.0, 1.1], dtype=torch.float64, requires_grad=True)
+    loss = criterion(h, torch.arange(4))
+    loss.backward()
+    total = sum(math.exp(h[k].item()) for k in (0, 1, 3))
+    logs = [math.log((1 - ties / 3) * total) for ties in range(3)]
+    events = sum(h[k].item() for k in (0, 1, 3))
+    assert loss.item() == pytest.approx((sum(logs) - events) / 3, rel=1e-12)
+    # All three logarithms have the slope exp(h_k) / total.
+    expected = [math.exp(h[k].item()) / total - 1 / 3 if k != 2 else 0.0 for k in range(4)]
+    assert h.grad.tolist() == pytest.approx(expected, rel=1e-12, abs=1e-15)

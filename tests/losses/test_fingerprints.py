@@ -146,6 +146,8 @@ def test_a_state_of_another_kind(kind):
     (lambda: L.DiceLoss(jaccard=True), L.DiceLoss),
     (L.CorrelationLoss, lambda: L.CorrelationLoss(concordance=True)),
     (lambda: L.MeansLoss(Scaled(1), (1, 11)), lambda: L.MeansLoss(Scaled(1), (11, 1))),
+    (lambda: L.PushLoss([1, 0], surrogate=O.SquaredHinge(0.5)),
+     lambda: L.PushLoss([1, 0], surrogate=O.Squared(0.5))),
 ])  # fmt: skip
 def test_tables_of_equal_shape(first, second):
     """The means of F1 over three tasks together are not those of one task."""

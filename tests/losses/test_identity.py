@@ -91,6 +91,21 @@ def test_what_is_learned_does_not_count():
     assert second.objective.temperatures.equal(first.objective.temperatures)
 
 
+def test_a_refused_state_leaves_rounded_sums_to_be_recomputed():
+    """A cast has rounded the scores, so that their sums must be formed again in any case."""
+    labels = torch.tensor([1, 1, 0, 0, 0])
+    scores = 3 * torch.randn(5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    criterion = L.PartialAUCLoss(labels, temperature=0.1).double()
+    criterion(scores, torch.arange(5))
+    criterion.float()
+    twin = copy.deepcopy(criterion)
+    with pytest.raises(RuntimeError, match="other labels"):
+        twin.load_state_dict(L.PartialAUCLoss(labels.flip(0), temperature=0.1).state_dict())
+    losses = [c(torch.tensor([0.5]), torch.tensor([3])).item() for c in (criterion, twin)]
+    assert losses[0] == losses[1]
+    assert criterion.sums.sums.equal(twin.sums.sums)
+
+
 def test_a_criterion_inside_a_module_is_named():
     def build(labels):
         return torch.nn.ModuleDict({"net": torch.nn.Linear(2, 1), "loss": L.AUCLoss(labels)})

@@ -231,6 +231,27 @@ def test_the_gain_at_batch_size_1_follows_noise_and_drift():
     assert moving._choose_gain().beta > 0.5
 
 
+def test_the_noise_at_batch_size_1_is_the_variance_of_successive_samples():
+    criterion, x = L.MeansLoss(lambda u: u[..., 0].square(), 1).double(), [3.0, 5.0, 4.5]
+    for value in x:
+        criterion(torch.tensor([[value]], dtype=torch.float64))
+    pairs = torch.tensor([x[:2], x[1:]], dtype=torch.float64)
+    assert criterion.variance.item() == pytest.approx(pairs.var(1).mean().item(), rel=1e-12)
+
+
+def test_only_a_surprise_beyond_two_standard_deviations_of_chance_raises_the_gain():
+    """Of 100 rows, the mean square over its expectation has the deviation 0.1: chance ends at 1.2.
+    What is above is drift, whose share of the surprise is the gain. 300 rows at most count."""
+    criterion = L.MeansLoss(lambda u: u[..., 0].square(), 1)
+    for rows, surprise, expected in [
+        (100, 1.2, 0.02),
+        (100, 1.5, (1.5 - 1.2) / 1.5),
+        (10**6, 2.0, (2.0 - 1 - 2 / 300**0.5) / 2.0),
+    ]:
+        criterion.table.gain.copy_(torch.tensor([10**6, rows, surprise, 1.0]))
+        assert criterion._choose_gain().beta == pytest.approx(expected, rel=1e-12)
+
+
 def test_targets_keep_their_precision():
     whole = torch.tensor([2**40, 2**40 + 1, 2**40 + 2])
     found = L.CorrelationLoss(beta=1.0)(torch.tensor([1.0, 2.0, 3.0]), whole)

@@ -568,6 +568,17 @@ def test_merging_rows_of_one_block_keeps_what_is_small():
     assert probe.samples.tolist() == [1, 3]
 
 
+def test_errors_of_merged_values_add_up_in_squares_unless_their_samples_are_the_same():
+    """Means of 2 and of 6 samples of one block, which weigh 1/4 and 3/4."""
+    values, noise = torch.tensor([[1.0], [5.0]]), torch.tensor([[0.4], [0.8]])
+    probe = Probe(torch.tensor([3, 3]), values, torch.tensor([2, 6]), noise=noise)
+    apart, common = merge(probe, 0), merge(probe, 0, common=True)
+    assert apart.values.item() == common.values.item() == pytest.approx(1 / 4 + 5 * 3 / 4)
+    assert apart.noise.item() == pytest.approx(math.hypot(0.4 / 4, 0.8 * 3 / 4))
+    assert common.noise.item() == pytest.approx(0.4 / 4 + 0.8 * 3 / 4)
+    assert (apart.samples.item(), common.samples.item()) == (8, 6)
+
+
 @pytest.mark.parametrize("build", [
     lambda: L.ContrastiveLoss(9, temperature=0.1).forward,
     lambda: lambda first, second, index: L.NCALoss([0, 1] * 5)(first, index),

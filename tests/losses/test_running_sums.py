@@ -111,6 +111,24 @@ def test_scores_that_were_rounded_have_other_sums(name, way):
         assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize("score", [9.1, 9.2], ids=["rounded up", "rounded down"])
+@pytest.mark.parametrize("way", ["cast", "load"])
+def test_a_dominant_exponential_that_was_rounded_is_taken_out(way, score):
+    """exp(l / 0.1) of the rounded score differs from that in the sums in the fifth digit."""
+    labels = torch.tensor([1] * 30 + [0] * 70)
+    criterion = L.PartialAUCLoss(labels, temperature=0.1)
+    calm = (torch.randn(100, generator=generator()) * 0.1).float()
+    criterion(calm.double(), torch.arange(100))
+    criterion(torch.tensor([score]), torch.tensor([50]))
+    narrow = L.PartialAUCLoss(labels, temperature=0.1).float()
+    if way == "load":
+        narrow.load_state_dict(criterion.state_dict())
+    else:
+        narrow = criterion.float()
+    loss = narrow(calm[50:51], torch.tensor([50]))
+    assert loss.item() == pytest.approx(narrow.exact(calm.double()).item(), rel=1e-6)
+
+
 def test_an_evaluation_in_inference_mode_is_harmless():
     for name in ("cox efron", "auc", "listnet", "pauc"):
         case = next(case for case in CASES if case.name == name)

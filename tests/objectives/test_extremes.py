@@ -171,6 +171,7 @@ STRUCTURES = {
     "the other way round": (torch.arange(COUNT), torch.arange(COUNT) % 4 > 0),
     "ties": (torch.arange(COUNT) // 4, torch.arange(COUNT) % 3 > 0),
     "one time": (torch.zeros(COUNT), torch.ones(COUNT)),
+    "one outlives all others": ((torch.arange(COUNT) == 0).double(), torch.ones(COUNT)),
 }
 
 

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from fcco import objectives as O
 from fcco.data import exact_value
+from fcco.objectives.cumulative import suffix_sums
 
 GENERATOR = torch.Generator().manual_seed(11)
 
@@ -77,6 +78,19 @@ def test_sums_of_hinges_do_not_cancel():
     expected = [sum(max(1 + p - a, 0) ** 2 for p in partners) for a in anchors]
     found = O.SquaredHinge().sums(torch.tensor(partners), torch.tensor(anchors))
     assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("count", [1, 1023, 1024, 1025, 4096, 5000])
+def test_suffix_sums_at_the_edges_of_their_blocks(count):
+    """One start at a time, or all of them together, which is another way to the same sums."""
+    x = torch.rand(count, generator=GENERATOR, dtype=torch.float64)
+    edges = {0, 1, 1023, 1024, 1025, 2048, 4095, 4096, count - 1, count}
+    starts = sorted(start for start in edges if start <= count)
+    expected = [math.fsum(x[start:].tolist()) for start in starts]
+    single = [suffix_sums(x, torch.tensor([start])).item() for start in starts]
+    assert single == pytest.approx(expected, rel=1e-12, abs=0)
+    together = suffix_sums(x, torch.tensor(starts)).tolist()
+    assert together == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 # Cost -------------------------------------------------------------------------------------------

@@ -317,6 +317,24 @@ def test_chunks_of_an_exact_pass_may_split_blocks_unevenly():
     assert_close(*ends)
 
 
+def test_an_exact_pass_may_hold_other_samples_than_the_one_before():
+    """A second snapshot of 3 samples per block, in two chunks, where the first one had 5 in one.
+
+    H is the gradient of (1/m) sum_i slope_i g_i with the slopes at the table, by autograd.
+    """
+    problem, model = Toy(4, 2, inner_size=5), make_model("network", 2)
+    opt = CATALOGUE["msvrm-v3-theory"].build(model.parameters(), problem, snapshot_every=None)
+    opt.snapshot(lambda: problem.inner(model, problem.everything()))
+    opt.step(lambda: problem.inner(model, draws_of(problem, 2, steps=1)[0]))
+    blocks, three = torch.arange(4), torch.tensor([[0, 1, 2]]).expand(4, -1)
+    chunks = [Draw(blocks, part, part) for part in (three[:, :2], three[:, 2:])]
+    opt.snapshot([lambda c=c: problem.inner(model, c) for c in chunks])
+    slopes = problem.slope(opt.table.read(blocks), blocks)
+    value = (slopes * problem.values(model, blocks, three)).sum() / 4
+    expected = flat(torch.autograd.grad(value, model.parameters()))
+    assert_close(flat(opt.state[p]["anchor"] for p in model.parameters()), expected)
+
+
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_restart_forgets_the_previous_point_and_keeps_u_and_z(name):
     """w_0 = w_1 and u_{-1} = u_0: corrections vanish, u and z go on from where they were."""

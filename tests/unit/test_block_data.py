@@ -97,6 +97,15 @@ def test_floyd_is_uniform_over_subsets(size, count):
     assert len(set(hits.values())) == 1
 
 
+def test_every_order_of_a_subset_is_equally_likely():
+    """Each of the 6 ordered pairs of 3, in 6,000 draws: 1,000 with the deviation 29."""
+    spread = torch.rand(6_000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    pairs = draw(spread, torch.full((6_000,), 3), replacement=False)
+    counts = torch.bincount(3 * pairs[:, 0] + pairs[:, 1], minlength=9).view(3, 3)
+    assert not counts.diagonal().any()
+    assert ((counts - 1_000).abs() < 5 * 29)[~torch.eye(3, dtype=torch.bool)].all()
+
+
 def test_draws_stay_inside_populations_of_any_size():
     almost = torch.full((3, 2), 1 - 2.0**-53, dtype=torch.float64)
     sizes = torch.tensor([2, 3, 2**40 + 1])
@@ -203,6 +212,16 @@ def test_ranks_together_see_what_one_process_sees(name, world, replacement):
             whole = alone.at(t)
             assert torch.equal(torch.cat([part.blocks for part in parts]), whole.blocks)
             assert seen == by_block(whole)
+
+
+def test_shares_are_drawn_independently():
+    """The places of the blocks within two shares of 50 agree by chance, not always."""
+    objective = O.IWAE(100)
+    more = {"blocks_per_step": 10, "samples_per_block": 1, "num_steps": 40, "shares": 2}
+    places = [batch.blocks.view(2, 5) % 50 for batch in BlockSampler(objective, **more)]
+    common = sum(len(set(a.tolist()) & set(b.tolist())) for a, b in places)
+    # Two subsets of 5 of 50 have half an element in common; 40 pairs: 20, with the deviation 4.1.
+    assert abs(common - 20) < 5 * 4.1
 
 
 def test_each_block_of_a_share_is_drawn_as_often_as_any_other():

@@ -1,6 +1,7 @@
 """The gain: it is that of a Kalman filter, and the noise behind it is the noise there is."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from fcco.data.inputs import take
 from fcco.losses import ContrastiveLoss, GroupDROLoss, TableLoss
 from fcco.methods import RULES, chosen_gain, cosine_gain, next_gain
 from fcco.methods.gain import learns, new_gain
-from fcco.objectives import NCA, GlobalContrastive, GroupDRO, MultiTaskAUC, PartialAUC
+from fcco.objectives import DRO, NCA, GlobalContrastive, GroupDRO, MultiTaskAUC, PartialAUC
 from fcco.problem import Objective, Probe
 from fcco.problem.batches import GroupBatch, PairBatch
 
@@ -276,6 +277,21 @@ def test_a_restart_is_exact():
     assert (keep.item(), share.item()) == (0.8, 0.2)
 
 
+def test_a_restart_takes_a_fresh_value_above_e_times_the_row():
+    old, fresh = torch.full((2, 1), 2.0), torch.tensor([[2 * 2.71], [2 * 2.72]])
+    keep, share = RULES["restart"](0.25, old.log(), fresh.log())
+    assert share.flatten().tolist() == [0.25, 1.0]
+    assert keep.flatten().tolist() == [0.75, 0.0]
+
+
+def test_scent_gives_large_rows_a_large_gain():
+    """beta = u e^shift / (1 + u e^shift), and the rest stays with the row."""
+    u, shift = torch.tensor([[0.1], [1.0], [30.0]], dtype=torch.float64), 0.7
+    keep, share = RULES["scent"](shift, u.log(), torch.zeros_like(u))
+    torch.testing.assert_close(share, u * math.exp(shift) / (1 + u * math.exp(shift)))
+    torch.testing.assert_close(keep, 1 / (1 + u * math.exp(shift)))
+
+
 def test_a_bad_batch_passes():
     """Its surprises count ten times the remembered ones at most, and its noise alike."""
     memory = new_gain()
@@ -286,6 +302,66 @@ def test_a_bad_batch_passes():
     for _ in range(20):
         after = next_gain(after, (30.0, 60.0, 30.0))
     assert chosen_gain(after) == pytest.approx(chosen_gain(memory), abs=0.1)
+
+
+def test_a_row_with_more_noise_than_surprise_still_notices_that_it_is_wrong():
+    assert chosen_gain(torch.tensor([9.0, 40.0, 1.0, 3.0])) == 0.02
+
+
+def test_an_outlier_counts_whole_until_the_window_is_full():
+    """Up to three hundred rows the memory is a plain mean of all of them; later it forgets."""
+    for calm in (1, 9, 10):
+        memory = new_gain()
+        for _ in range(calm):
+            memory = next_gain(memory, (30.0, 60.0, 30.0))
+        after = next_gain(memory, (30.0, 3e7, 6e7))
+        share = 1 / min(calm + 1, 10)
+        expected = [2 + share * (1e6 - 2), 1 + share * (2e6 - 1)]
+        assert after[2:].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+class Square(Walk):
+    """f(u) = u^2."""
+
+    def outer(self, u, blocks):
+        return u.squeeze(1).square()
+
+
+@pytest.mark.parametrize("kind", ["square", "logarithm", "falling logarithm"])
+def test_errors_are_measured_in_units_of_f_between_the_row_and_the_fresh_value(kind):
+    """At 0.6 old + 0.4 fresh; for a logarithm in any units of its rows."""
+    old, fresh, scales = {
+        "square": (1.0, 2.0, (None, None)),
+        "logarithm": (1.0, math.exp(2), (0.0, 2.0)),
+        "falling logarithm": (math.exp(2), 1.0, (2.0, 0.0)),
+    }[kind]
+    objective = Square() if kind == "square" else DRO(4, temperature=1.0)
+    criterion = TableLoss(objective, beta="auto").double()
+    noise = torch.full((1, 1), 0.5, dtype=torch.float64)
+    for value, scale in zip((old, fresh), scales, strict=True):
+        unit = 1.0 if scale is None else math.exp(scale)
+        values = torch.full((1, 1), value / unit, dtype=torch.float64, requires_grad=True)
+        log_scale = None if scale is None else torch.tensor([scale], dtype=torch.float64)
+        criterion(Probe(torch.tensor([0]), values, noise=noise, log_scale=log_scale))
+    between = 0.6 * old + 0.4 * fresh
+    slope = 2 * between if kind == "square" else 1 / between
+    expected = [2, 1, (slope * (fresh - old)) ** 2, (slope * 0.5 * unit) ** 2]
+    assert criterion.table.gain.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_drift_that_the_correction_removes_is_no_surprise():
+    """Values without noise: the row follows every change of w, however far w moves."""
+    problem, model = Toy(), make_model("linear", 1)
+    opt = fcco.MSVRM(model, problem, version=1, lr=0.3, beta="auto", gamma="storm")
+    noise, moved = torch.full((6, 1), 0.1, dtype=torch.float64), []
+    for _ in range(5):
+        before = opt.table.read(torch.arange(6))
+        opt.step(lambda: replace(problem.inner(model, problem.everything()), noise=noise))
+        moved.append(float((opt.table.read(torch.arange(6)) - before).abs().max()))
+    assert min(moved) > 0.01
+    steps, rows, surprise, error = opt.table.gain.tolist()
+    assert (steps, rows) == (5, 24)
+    assert surprise < 1e-20 < error
 
 
 @pytest.mark.parametrize(

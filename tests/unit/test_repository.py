@@ -1,6 +1,8 @@
 """Files at the top of the repository agree with one another and with the code."""
 
+import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,16 @@ def test_ci_runs_what_a_contributor_runs():
     rules = (ROOT / "CONTRIBUTING.md").read_text()
     assert targets
     assert all(f"`make {target}`" in rules for target in targets)
+
+
+def test_every_mutant_fits_its_file():
+    """A fault whose line has changed would no longer be tried out."""
+    spec = importlib.util.spec_from_file_location("mutants", ROOT / "tools" / "mutants.py")
+    tool = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = tool  # where data classes look for their module
+    spec.loader.exec_module(tool)
+    mutants = tool.read_list()
+    assert all((ROOT / test).exists() for mutant in mutants for test in mutant.tests)
+    assert len({mutant.fault for mutant in mutants}) == len(mutants)
+    with pytest.raises(SystemExit, match="occurs 0 times"):
+        mutants[0].apply("")

@@ -50,6 +50,20 @@ def test_lazy_shrinking_equals_shrinking_every_row(betas):
         )
 
 
+def test_the_older_generation_after_batches_of_any_size():
+    """Of 1 to 9,000 blocks, of which the overlay has room for 4,096 at first."""
+    generator, m = torch.Generator().manual_seed(0), 9_000
+    table, everything = Table(Share(m), 1, previous=True), torch.arange(m)
+    now = torch.zeros(m, 1)
+    for step, size in enumerate((3, 1, 5_000, 2, 9_000, 4_096, 40), start=1):
+        blocks = torch.randperm(m, generator=generator)[:size]
+        before, new = now.clone(), torch.rand(size, 1, generator=generator)
+        table.write(blocks, table.gather(blocks), new, step=step, beta=0.5)
+        now[blocks] = new
+        assert table.gather(everything).equal(now)
+        assert table.gather(everything, Point.PREVIOUS).equal(before)
+
+
 class Largest(TorchDispatchMode):
     """Notes the largest new tensor that any operation returns."""
 
