@@ -74,8 +74,9 @@ def test_runs_of_a_figure_have_equal_work_and_other_seeds_than_tuning(name):
     items = list(ARTEFACTS[name](LAPTOP))
     tuned = list(tuning_records(LAPTOP, items))
     runs = final_runs(LAPTOP, items, tuned).values()
-    assert len(runs) == 3 * len(items)
-    assert len({(config.data, config.work) for config in runs}) == len({c.data for c in runs})
+    assert len(runs) == sum(item.options.get("seeds", 3) for item in items)
+    tasks = {(config.data, config.network) for config in runs}
+    assert len({(config.data, config.network, config.work) for config in runs}) == len(tasks)
     assert {config.steps for config in runs} == {0}
     assert {config.seed for config in runs} == {0, 1, 2}
     assert {config.holdout for config in runs} == {0.0}

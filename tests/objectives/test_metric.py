@@ -308,7 +308,7 @@ def test_metric_and_exact_name_bad_scores(case):
             ValueError, match=r"scores must be a tensor of floats, got torch\.int64"
         ):
             call(torch.zeros(N, tasks).long())
-        with pytest.raises(ValueError, match="scores must be a tensor of floats, got ndarray"):
-            call(np.zeros((N, tasks)))
+        with pytest.raises(ValueError, match="scores must be a tensor of floats, got list"):
+            call(np.zeros((N, tasks)).tolist())
         with pytest.raises(FloatingPointError, match=r"scores of samples \[4\] are not finite"):
             call(lost)

@@ -152,8 +152,8 @@ def read_scores(given: Any, count: int, num_tasks: int, name: str = "scores") ->
     if scores.shape != (count, num_tasks):
         wanted = f"({count},) or ({count}, 1)" if num_tasks == 1 else f"({count}, {num_tasks})"
         raise ValueError(
-            f"{name} must have shape {wanted}, those of all samples (of all ranks) in the order of "
-            f"the labels, got {tuple(given.shape)}"
+            f"{name} must have shape {wanted}, got {tuple(given.shape)}: those of all samples (of "
+            "all ranks), in the order of the labels"
         )
     # Report which samples are wrong: a sum over all of them would only be NaN.
     lost = (~scores.detach().isfinite()).any(1)

@@ -78,7 +78,7 @@ def label_runs(records: Sequence[Record]) -> dict[str, list[Record]]:
         ['SOX Adam']
         >>> list(label_runs([*runs, run(seed=0, blocks_per_step=5)]))
         ['SOX Adam, B1=2', 'SOX Adam, B1=5']
-        >>> list(label_runs([*runs, run(seed=2, blocks_per_step=2, one_slope=False)]))
+        >>> list(label_runs([*runs, run(seed=2, blocks_per_step=2, updated_slopes=False)]))
         ['SOX Adam']
         >>> list(label_runs([*runs, run(seed=1, blocks_per_step=2)]))
         ['SOX Adam', 'SOX Adam, run 1']
