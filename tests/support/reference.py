@@ -246,7 +246,9 @@ def replay(problem: Toy, model: nn.Sequential, acts: Sequence[Act], s: Settings)
             # What was to be expected without the sample, at beta = 0, in units of f at 0.4 of the
             # way to the sample.
             ahead = u[b]
-            if s.u in ("MSVR", "MSVR-SP") and t > 1:
+            # At beta = 1, which "auto" takes if a sample shows no noise, gamma = 0, and a point of
+            # weight 0 is not evaluated: then drift counts as surprise.
+            if s.u in ("MSVR", "MSVR-SP") and t > 1 and torch.as_tensor(gamma).any():
                 free = _gamma(s, 0.0, m, count, age) if isinstance(s.gamma, str) else s.gamma
                 change = (
                     directional(w, b, xi, w - w_prev)

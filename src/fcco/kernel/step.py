@@ -241,7 +241,8 @@ def sum_surprises(s: Step) -> Tensor:
     """Return the sums from which the gain is chosen, (3,), see ``fcco.methods.next_gain``.
 
     A fresh value is compared with the row as it would be at beta = 0, with the correction alone.
-    So drift that the correction removes does not count.
+    So drift that the correction removes does not count. At beta = 1 the correction has the weight 0
+    and its point is not evaluated, so all drift counts.
     """
     total = torch.zeros(3, dtype=torch.float64, device=s.checks.device)
     for part in s.parts:
