@@ -11,6 +11,7 @@ from torch import nn
 
 import fcco
 from fcco.distributed import Ranks
+from fcco.distributed.share import Share
 from fcco.distributed.sharded import global_norm, is_sharded, like, local, written
 from fcco.problem.probe import Probe
 
@@ -54,6 +55,14 @@ def test_norms_of_mixed_layouts(mesh):
     norm = global_norm(whole)
     assert type(norm) is torch.Tensor
     torch.testing.assert_close(norm, torch.cat([p.flatten() for p in parts]).norm())
+
+
+@pytest.mark.parametrize(("total", "size"), [(7, 3), (10, 4), (6, 3), (2, 3)])
+def test_the_weights_of_shares_make_the_mean_over_ranks_the_mean_over_all(total, size):
+    x = torch.rand(total, dtype=torch.float64)
+    shares = [Share(total, rank, size) for rank in range(size)]
+    means = [s.weight * x[s.start : s.stop].mean() for s in shares if s.count]
+    torch.testing.assert_close(sum(means) / size, x.mean())
 
 
 TWO_RANKS = """
