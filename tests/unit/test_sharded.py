@@ -11,8 +11,8 @@ from torch import nn
 
 import fcco
 from fcco.distributed import Ranks
-from fcco.distributed.share import Share
 from fcco.distributed.sharded import global_norm, is_sharded, like, local, written
+from fcco.distributed.share import Share
 from fcco.problem.probe import Probe
 
 
