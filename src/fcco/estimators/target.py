@@ -75,7 +75,7 @@ def balanced_folds(kinds: NDArray[Any], count: int, random: RandomState) -> Rows
         >>> kinds = np.repeat([0, 1], [300, 100])
         >>> np.bincount(balanced_folds(kinds, 10, RandomState(0))[kinds == 1])
         array([10, 10, 10, 10, 10, 10, 10, 10, 10, 10])
-        >>> balanced_folds(kinds[:350], 10, RandomState(0)) is None
+        >>> balanced_folds(kinds[:399], 10, RandomState(0)) is None
         True
     """
     names, places = np.unique(kinds, return_inverse=True)
