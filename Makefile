@@ -34,7 +34,7 @@ mutants: $(STAMP)
 # make test-versions PYTHON=python3.13 TORCH=2.8.0
 TORCH ?= 2.8.0
 VERSIONS ?= .venv/versions
-VERSIONS_TESTS ?= tests/unit tests/losses tests/trajectory tests/conformance
+VERSIONS_TESTS ?= tests/unit tests/losses tests/trajectory tests/conformance tests/distributed
 CELL = $(VERSIONS)/$(notdir $(PYTHON))-torch$(TORCH)
 ifeq ($(OS),Windows_NT)
 CELL_BIN = $(CELL)/Scripts

@@ -62,8 +62,8 @@ EXACT |= {
     f"{kind.__name__} of labels": (kind(criteria.labels()).exact, criteria.CASES[0].scores())
     for kind in (O.AveragePrecision, O.PNormPush, O.AUC)
 } | {
-    "f1": (lambda p: L.F1Loss().double().exact(p, TARGETS), PROBABILITIES),
-    "correlation": (lambda p: L.CorrelationLoss().exact(p, TARGETS.double()), PROBABILITIES),
+    type(loss).__name__: (lambda p, loss=loss: loss.exact(p, TARGETS.double()), PROBABILITIES)
+    for loss in (L.F1Loss().double(), L.CorrelationLoss().double())
 }
 
 

@@ -16,11 +16,13 @@ from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from fcco import MSVRM, SOX, Probe
 from fcco.distributed import Ranks
-from fcco.distributed.sharded import cut
+from fcco.distributed.sharded import cut, global_norm
 
 
 def raised(call):
@@ -377,6 +379,13 @@ def an_unused_parameter_is_named_before_anything_is_committed(rank):
         assert torch.equal(ours, theirs)
 
 
+def norms_add_up_what_is_divided_and_nothing_else(rank):
+    mesh, whole = init_device_mesh("cpu", (2,)), torch.arange(6.0)
+    for placement in (Replicate(), Shard(0)):
+        norm = global_norm([distribute_tensor(whole, mesh, [placement])])
+        torch.testing.assert_close(norm, whole.norm())
+
+
 def main(directory):
     rank, _ = join(directory)
     for check in (
@@ -397,6 +406,7 @@ def main(directory):
         exact_passes_may_be_split_in_any_way,
         whole_states_travel,
         states_travel_whoever_is_frozen,
+        norms_add_up_what_is_divided_and_nothing_else,
     ):
         check(rank)
         dist.barrier()

@@ -1,8 +1,5 @@
 """Local parts and global norms, with plain tensors and with those of a group of one rank."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -63,32 +60,6 @@ def test_the_weights_of_shares_make_the_mean_over_ranks_the_mean_over_all(total,
     shares = [Share(total, rank, size) for rank in range(size)]
     means = [s.weight * x[s.start : s.stop].mean() for s in shares if s.count]
     torch.testing.assert_close(sum(means) / size, x.mean())
-
-
-TWO_RANKS = """
-import sys
-import torch, torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
-from fcco.distributed.sharded import global_norm
-
-dist.init_process_group("gloo", init_method=sys.argv[2], rank=int(sys.argv[1]), world_size=2)
-mesh = init_device_mesh("cpu", (2,))
-for placement in (Replicate(), Shard(0)):
-    print(global_norm([distribute_tensor(torch.arange(6.0), mesh, [placement])]).item())
-dist.destroy_process_group()
-"""
-
-
-def test_two_ranks_add_up_what_they_divide_and_nothing_else(tmp_path):
-    words = [sys.executable, "-W", "ignore", "-c", TWO_RANKS]
-    ranks = [
-        subprocess.Popen([*words, str(rank), f"file://{tmp_path}/store"], stdout=subprocess.PIPE)
-        for rank in range(2)
-    ]
-    for rank in ranks:
-        found = rank.communicate(timeout=300)[0].split()
-        assert list(map(float, found)) == pytest.approx([55**0.5, 55**0.5])
 
 
 def test_a_part_shares_memory_and_finds_back(mesh):
