@@ -96,7 +96,7 @@ def _read_table(
     features = [name for name in table.columns if name not in {*targets, *drop, "split"}]
     if not features:
         raise ValueError(f"{path} has no column left that is a feature")
-    inputs = torch.stack([_feature(table, name) for name in features], dim=1)
+    inputs = _features(table, features)
     read, make = _KINDS[kind]
     columns = read(table, *targets)
 
@@ -151,11 +151,13 @@ def _find_targets(
     return kind, found[kind]
 
 
-def _feature(table: Table, name: str) -> Tensor:
-    exact = torch.from_numpy(table.numbers(name))
+def _features(table: Table, names: Sequence[str]) -> Tensor:
+    exact = torch.from_numpy(table.matrix(names))
     rounded = exact.float()
-    if (rounded - exact).abs().max() > 1e-3 * exact.std(correction=0):
-        log.warning("%s, column %r: float32 blurs it; subtract an offset", table.path, name)
+    blurred = (rounded - exact).abs().amax(0) > 1e-3 * exact.std(0, correction=0)
+    for place in blurred.nonzero().flatten().tolist():
+        message = "%s, column %r: float32 blurs it; subtract an offset"
+        log.warning(message, table.path, names[place])
     return rounded
 
 

@@ -3,7 +3,7 @@
 import csv
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,16 @@ class Table:
                 raise self.wrong(name, int(values.argmax()), "it is 2^63 or more")
             values = column.to_numpy(np.int64)
         return values
+
+    def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
+        """Several columns of ``numbers``, side by side."""
+        part = self.frame[list(names)]
+        if {dtype.kind for dtype in part.dtypes} <= set("biuf"):
+            # At once: a table of genes has tens of thousands of columns.
+            values: NDArray[np.float64] = part.to_numpy(np.float64, na_value=math.nan)
+            if (np.abs(values) <= LARGEST).all():
+                return values
+        return np.stack([self.numbers(name) for name in names], axis=1)
 
     def names(self, column: str) -> list[str]:
         """A column of names: the text of each cell, without spaces around it."""
