@@ -10,12 +10,18 @@ import torch
 import torch.distributed as dist
 from support import CATALOGUE, RULES, Toy, make_model, make_update
 from support.toy import Draw
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from fcco.kernel.safeguard import ChangeBound
 
 BLOCKS, SHARES, SAMPLES = 8, 4, 2
+
+RECOVERING = ("ddp", "fsdp") if hasattr(FSDPModule, "reset_iter_state") else ("ddp",)
+"""What goes on after an error within a pass: FSDP2 only since torch 2.13."""
+
+TORCHS_OWN = ("-W", "ignore:TypedStorage is deprecated")
+"""torch's own distributed checkpoints use what torch 2.8 deprecates."""
 
 CASES = {
     "sox": ("sox", "plain", {}),
@@ -154,12 +160,10 @@ def start(script, world, directory, *arguments):
     Path(directory).mkdir(parents=True, exist_ok=True)
     tests = str(Path(__file__).parents[1])
     path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
-    # torch's own distributed checkpoints use what torch 2.8 deprecates.
-    warnings = ["-W", "error", "-W", "ignore:TypedStorage is deprecated"]
     common = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "WORLD_SIZE": str(world)}
     return [
         subprocess.Popen(
-            [sys.executable, *warnings, str(script), str(directory), *map(str, arguments)],
+            [sys.executable, "-W", "error", *TORCHS_OWN, str(script), str(directory), *map(str, arguments)],
             env=common | {"RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from distributed.cluster import Run, join
+from distributed.cluster import RECOVERING, Run, join
 from support.faults import FailAt, Fault
 from support.job import assert_unchanged, capture
 
@@ -38,7 +38,7 @@ if __name__ == "__main__":
     directory, every, *cases = sys.argv[1:]
     rank, _ = join(directory)
     for number, case in enumerate(cases):
-        for parallel in ("ddp", "fsdp"):
+        for parallel in RECOVERING:
             count = fail_each(case, parallel, int(every), 1 + number % int(every))
             sys.stdout.write(f"{case} {parallel}: {count} operations\n")
             sys.stdout.flush()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from distributed.cluster import TORCHS_OWN
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def torchrun(directory, ranks, *words, restarts=0, warnings="error"):
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     again = [f"--max-restarts={restarts}", "--monitor-interval=0.05", "--no-python"]
     # Not of the launcher, which is torch's own.
-    ours = [sys.executable, "-W", warnings, "-m", "fcco_lab", *words]
+    ours = [sys.executable, "-W", warnings, *TORCHS_OWN, "-m", "fcco_lab", *words]
     return subprocess.Popen(
         [sys.executable, *launcher, *again, *ours],
         cwd=directory,

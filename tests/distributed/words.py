@@ -335,7 +335,11 @@ def states_travel_whoever_is_frozen(rank):
     ):
         options = StateDictOptions(**way)
         run = Run(case, parallel, frozen=before).run(1, 5)
-        state = get_optimizer_state_dict(run.model, run.opt, options=options)
+        try:
+            state = get_optimizer_state_dict(run.model, run.opt, options=options)
+        except NotImplementedError:  # older releases flatten tensors and numbers only, and say so
+            assert torch.__version__ < (2, 13) and "flatten_optimizer_state_dict" in way
+            continue
         if rank and "broadcast_from_rank0" in way:
             state = {}
         other = Run(case, parallel, frozen=after)

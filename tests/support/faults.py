@@ -62,8 +62,10 @@ class FailAt(TorchDispatchMode):
 
 
 def _placing() -> bool:
-    caller = sys._getframe(4)  # below the mode are two wrappers of torch
-    return caller.f_code.co_name == "_places"
+    caller: FrameType | None = sys._getframe(2)
+    while caller is not None and not caller.f_code.co_filename.startswith(_PACKAGE):
+        caller = caller.f_back  # wrappers of torch, whose number depends on its version
+    return caller is not None and caller.f_code.co_name == "_places"
 
 
 def _is_committing() -> bool:

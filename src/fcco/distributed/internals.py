@@ -19,7 +19,7 @@ __all__ = [
     "has_ddp_averaged",
 ]
 
-TRIED = ("2.13",)
+TRIED = ("2.8", "2.13", "2.15")
 """Releases of torch with which the tests of this package were run."""
 
 
@@ -59,7 +59,9 @@ def discard_fsdp_gradients(module: Any) -> None:
     state = module._get_fsdp_state()
     if state._is_root and hasattr(module, "reset_iter_state"):
         module.reset_iter_state()
-    for group in getattr(state, "_fsdp_param_groups", ()):
+    # torch 2.8 has one group in a module, or None.
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    for group in filter(None, groups):
         for param in group.fsdp_params:
             if "unsharded_accumulated_grad" in vars(param):  # the attribute of older releases
                 param.unsharded_accumulated_grad = None
