@@ -161,9 +161,10 @@ def start(script, world, directory, *arguments):
     tests = str(Path(__file__).parents[1])
     path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
     common = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "WORLD_SIZE": str(world)}
+    python = [sys.executable, "-W", "error", *TORCHS_OWN]
     return [
         subprocess.Popen(
-            [sys.executable, "-W", "error", *TORCHS_OWN, str(script), str(directory), *map(str, arguments)],
+            [*python, str(script), str(directory), *map(str, arguments)],
             env=common | {"RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -338,7 +338,8 @@ def states_travel_whoever_is_frozen(rank):
         try:
             state = get_optimizer_state_dict(run.model, run.opt, options=options)
         except NotImplementedError:  # older releases flatten tensors and numbers only, and say so
-            assert torch.__version__ < (2, 13) and "flatten_optimizer_state_dict" in way
+            assert torch.__version__ < (2, 13)
+            assert "flatten_optimizer_state_dict" in way
             continue
         if rank and "broadcast_from_rank0" in way:
             state = {}
