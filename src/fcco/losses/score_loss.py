@@ -176,6 +176,13 @@ class ScoreLoss(Criterion):
             self.sums.invalidate()
         return self
 
+    def _save_to_state_dict(self, *args: Any) -> None:
+        """Save the table, with running sums that match it also after its scores were rounded."""
+        if self.sums is not None and self.sums.invalid and not self.scores.is_meta:
+            with torch.no_grad():
+                self.sums.prepare(self.scores, self.seen)
+        super()._save_to_state_dict(*args)  # type: ignore[no-untyped-call]
+
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         found = state.get(f"{prefix}scores")
         accepted = self._find_flaw(state, prefix) is None

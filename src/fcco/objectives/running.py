@@ -87,6 +87,7 @@ class RunningSums(nn.Module):
         # Forming the cache costs a pass over all N samples, so it happens only when needed.
         if self._stale(scores):
             self.cache = self.form(scores, seen)
+        self.invalid = False
 
     def write(self, writes: dict[str, tuple[Any, Tensor]]) -> None:
         """Write the results of an update; this cannot fail."""
