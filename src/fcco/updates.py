@@ -72,7 +72,7 @@ class Normalized(Update):
         """Divide every z by the common norm."""
         size = norm(zs)
         # At z = 0 this avoids 0 / 0, and the direction is 0.
-        size = size.clamp_min(torch.finfo(size.dtype).tiny)
+        size = size.where(size > 0, 1.0)
         return [local(z) / size.to(z.device) for z in zs]
 
 
@@ -198,4 +198,4 @@ class AMSGrad(Adam):
 def _clip_scale(zs: Sequence[Tensor], radius: float, norm: Norm) -> Tensor:
     """Return min(1, radius / ||z||), the factor of the projection onto a ball."""
     size = norm(zs)
-    return (radius / size.clamp_min(torch.finfo(size.dtype).tiny)).clamp(max=1.0)
+    return (radius / size.where(size > 0, radius)).clamp(max=1.0)

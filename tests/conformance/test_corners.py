@@ -666,3 +666,60 @@ def test_a_step_leaves_nothing_to_the_garbage_collector(name):
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+# Sizes and precisions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1e-36, 1e-25, 1.0, 1e20, 1e37])
+def test_directions_of_gradients_of_any_size(size):
+    """The norm of (3, 4) is 5, also where squares of float32 are 0 or infinite."""
+    z = torch.tensor([3.0, 4.0]) * size
+    expected = (z.double() / z.double().norm()).float()
+    (direction,) = fcco.updates.Normalized().directions([z], [{}])
+    torch.testing.assert_close(direction, expected)
+    (direction,) = fcco.updates.Projected(size / 2).directions([z], [{}])
+    torch.testing.assert_close(direction / (size / 2), expected, rtol=1e-5, atol=0)
+    (direction,) = fcco.updates.Projected(10 * size).directions([z], [{}])
+    assert direction.equal(z)
+    for rule in (fcco.updates.Normalized(), fcco.updates.Projected(size)):
+        assert rule.directions([0 * z], [{}])[0].tolist() == [0.0, 0.0]
+
+
+def test_initial_values_have_no_graph():
+    problem, model = Toy(6, 1), make_model("network", 1)
+    initial = problem.inner(model, problem.everything()).values
+    opt = SOX(model, problem, lr=0.1, initial=initial)
+    assert not opt.table.read(torch.arange(6)).requires_grad
+    assert copy.deepcopy(opt).table.rows.equal(initial.detach())
+
+
+def test_blocks_that_a_closure_writes_in_place():
+    """One tensor for the blocks of every point; they differ, though the tensor is the same."""
+    problem, model = Toy(6, 1), make_model("network", 1)
+    opt = MSVRM(model, problem, version=2, lr=0.1)
+    draw = problem.draw(3, 2, torch.Generator().manual_seed(0))
+    opt.step(lambda: problem.inner(model, draw))
+    blocks = torch.zeros(3, dtype=torch.int64)
+
+    def closure():
+        blocks.copy_((blocks[0] + torch.arange(1, 4)) % 6)
+        return Probe(blocks, problem.inner(model, draw).values)
+
+    with pytest.raises(ValueError, match=r"blocks \[1, 2, 3\] .* but \[2, 3, 4\]"):
+        opt.step(closure)
+
+
+@pytest.mark.parametrize("how", ["convert", "add"])
+def test_parameters_that_become_more_precise(how):
+    problem, model = Toy(6, 1), make_model("network", 1).float()
+    opt = SOX(model, problem, lr=0.1)
+    assert opt.table.rows.dtype == torch.float32
+    if how == "convert":
+        model.double()
+    else:
+        opt.add_param_group({"params": [nn.Parameter(torch.zeros(2, dtype=torch.float64))]})
+    before = capture(model, opt)
+    with pytest.raises(ValueError, match="float64, which the state of this optimizer would round"):
+        opt.step(lambda: problem.inner(model, problem.everything()))
+    assert_unchanged(before, model, opt)

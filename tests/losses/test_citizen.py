@@ -284,3 +284,24 @@ def test_two_recomputed_calls_before_one_backward(case):
         loss.backward()
         grads.append((h.grad, criterion.scores.clone(), loss.detach()))
     assert all(a.equal(b) for a, b in zip(*grads, strict=True))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_evaluation_loop_in_inference_mode_refreshes(case):
+    """The step after it is the same as after a refresh elsewhere."""
+    steps = []
+    for mode in (torch.inference_mode, torch.no_grad):
+        criterion = case.criterion()
+        with mode():
+            criterion.refresh(case.scores())
+        h = (2 * case.scores(seed=1)[:9]).requires_grad_()
+        loss = criterion(h, torch.arange(9))
+        loss.backward()
+        steps.append((loss.detach(), h.grad, criterion.scores.clone()))
+    assert all(a.equal(b) for a, b in zip(*steps, strict=True))
+
+
+def test_a_refresh_takes_what_forward_takes():
+    criterion = L.CoxLoss(*survival())
+    with pytest.raises(ValueError, match="scores must be a tensor of floats"):
+        criterion.refresh([0.0] * 45)

@@ -214,7 +214,7 @@ class Own(Objective):
     ([1, 23], [12, 3]),
     (["1", 2], [1, "2"]),
     ((1, (2, 3)), ((1, 2), 3)),
-    (torch.zeros(2), torch.zeros(2).long()),
+    (torch.zeros(2), torch.ones(2).long()),
     (torch.zeros(2), torch.tensor([0.0, 1e-300], dtype=torch.float64)),
     (torch.zeros(2, 1), torch.zeros(1, 2)),
     (None, 0.0),

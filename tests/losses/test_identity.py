@@ -62,7 +62,7 @@ def test_a_state_of_other_settings_is_refused(build):
 
 def test_settings_cannot_be_changed_below_a_table():
     criterion = L.AUCLoss(LABELS)
-    with pytest.raises(AttributeError, match="temperature is a setting of the objective"):
+    with pytest.raises(AttributeError, match="temperature is a part of what"):
         criterion.temperature = 0.1
     with pytest.raises(AttributeError, match="temperature cannot be changed"):
         criterion.objective.temperature = 0.1
@@ -203,3 +203,52 @@ def test_a_state_does_not_change_the_precision(name, assign):
     }
     criterion.load_state_dict(state, assign=assign)
     assert {key: value.dtype for key, value in criterion.state_dict().items()} == dtypes
+
+
+ROWS = {
+    "contrastive": (lambda: L.ContrastiveLoss(8, temperature=0.5), "temperature", "two_way"),
+    "nca": (lambda: L.NCALoss(torch.arange(8) % 2), "temperature", "logarithm"),
+    "group dro": (lambda: L.GroupDROLoss(3, temperature=0.5), "temperature", "loss"),
+    "group cvar": (lambda: L.GroupCVaRLoss(3, fraction=0.5), "fraction", "temperature"),
+    "means": (lambda: L.MeansLoss(lambda u: u[..., 0], 1), "function", "num_blocks"),
+    "auc": (lambda: L.AUCLoss(torch.arange(8) % 2), "temperature", "bounded"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_a_table_was_built_from_cannot_be_assigned(name):
+    """An ignored setting, or rows of one function that are used by another, would be silent."""
+    build, *settings = ROWS[name]
+    criterion = build()
+    for setting in settings:
+        for owner in (criterion, criterion.objective):
+            with pytest.raises(AttributeError, match=setting):
+                setattr(owner, setting, 0.25)
+    with pytest.raises(AttributeError, match="objective"):
+        criterion.objective = build().objective
+    twin = copy.deepcopy(criterion)
+    with pytest.raises(AttributeError, match=settings[0]):
+        setattr(twin.objective, settings[0], 0.25)
+
+
+def test_weights_and_gains():
+    criterion = L.AUCLoss(torch.arange(8) % 2)
+    with pytest.raises(AttributeError, match="sample_weight"):
+        criterion.sample_weight = torch.ones(8)
+    rows = L.GroupDROLoss(3, temperature=0.5)
+    rows.beta = 0.25
+    rows.accumulate = True
+    assert (rows.beta, rows.accumulate) == (0.25, True)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float16, torch.float64])
+def test_the_same_numbers_are_the_same_labels(dtype):
+    """Whatever they are stored as; others are not, however near."""
+    whole = L.CoxLoss(torch.tensor([1, 2, 3]), torch.ones(3))
+    whole.refresh(torch.randn(3))
+    same = L.CoxLoss(torch.tensor([1, 2, 3]).to(dtype), torch.ones(3))
+    same.load_state_dict(whole.state_dict())
+    assert same.scores.equal(whole.scores)
+    near = L.CoxLoss(torch.tensor([1.0, 2.0, 3.0 + 1e-9], dtype=torch.float64), torch.ones(3))
+    with pytest.raises(RuntimeError, match="other labels"):
+        near.load_state_dict(whole.state_dict())

@@ -150,3 +150,42 @@ def test_log_odds_of_huge_logits_are_exact_and_have_gradients():
     torch.testing.assert_close(odds, logits - torch.stack(rest, 1))
     odds.sum().backward()
     assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("offset", [0.0, 5.0, -8.0, 30.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("version", [None, 1, 2])
+def test_an_offset_of_all_scores_changes_nothing(offset, dtype, version):
+    """In every door: u_1 / u_2 is exp(2 offset / T), which float32 cannot hold."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(40, generator=generator).double()
+    objective = AUC(torch.arange(40) % 3 == 0, temperature=0.1)
+    leaf = scores.clone().requires_grad_()
+    value = objective.exact(leaf)
+    (slope,) = torch.autograd.grad(value, leaf)
+    h = torch.nn.Parameter((scores + offset).to(dtype))
+    batch = objective.batch(torch.arange(40).to(dtype), torch.arange(40))
+    model = lambda place: h[place.long()].unsqueeze(1)  # noqa: E731
+    if version is None:
+        criterion = fcco.losses.TableLoss(objective).half().to(dtype)
+        found = criterion(objective.inner(model, batch))
+        found.backward()
+        gradient = h.grad
+    else:
+        opt = fcco.MSVRM([h], objective, version=version, lr=0.1, updated_slopes=version == 1)
+        found = opt.step(lambda: objective.inner(model, batch))
+        gradient = opt.state[h]["z"]
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    assert found.item() == pytest.approx(value.item(), rel=tolerance)
+    close = {"rtol": tolerance, "atol": tolerance * float(slope.abs().max())}
+    torch.testing.assert_close(gradient.double(), slope, **close)
+
+
+@pytest.mark.parametrize("objective", [AUC, MultiTaskAUC])
+def test_drawn_samples_have_weights_in_double_precision(objective):
+    """Of 3 positives and 4 negatives each counts 1/3 or 1/4 in the mean of its class."""
+    labels = torch.arange(60) % 2 == 0
+    inputs = torch.randn(60, 3, dtype=torch.float64)
+    options = {"blocks_per_step": 1, "samples_per_block": 7, "num_steps": 2, "seed": 0}
+    for batch in block_loader(inputs, objective(labels), **options):
+        assert batch.weights[batch.weights > 0].tolist() == [1 / 3] * 3 + [1 / 4] * 4

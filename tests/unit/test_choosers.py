@@ -118,6 +118,45 @@ def test_a_module_brings_its_buffers_by_name(version):
         assert_same(dict(model.named_buffers()), dict(twin.named_buffers()))
 
 
+class Centred(nn.Module):
+    """Makes two buffers at its first call: one had a place, the other had none."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 1, dtype=torch.float64)
+        self.register_buffer("mean", None)
+
+    def forward(self, x):
+        if self.mean is None:
+            self.mean = x.detach().mean((0, 1))
+            self.register_buffer("size", x.detach().abs().amax())
+        return self.linear((x - self.mean) / self.size)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_buffers_that_a_first_call_makes(version):
+    """They are kept by the step that made them, and by nothing that leaves no trace."""
+    problem, model = Toy(6, 1), Centred()
+    opt = fcco.MSVRM(model, problem, version=version, lr=0.05)
+    if version == 3:
+        opt.snapshot(lambda: problem.inner(model, problem.everything()))
+        assert dict(model.named_buffers()) == {}
+    draw = problem.draw(3, 2, torch.Generator().manual_seed(0))
+
+    def twice():
+        probe = problem.inner(model, draw)
+        return fcco.Probe(probe.blocks[[0, 0]], probe.values[[0, 0]])
+
+    with pytest.raises(ValueError, match="probed twice"):
+        opt.step(twice)
+    assert dict(model.named_buffers()) == {}
+    twin = copy.deepcopy(model)
+    problem.inner(twin, draw)
+    opt.step(lambda: problem.inner(model, draw))
+    assert_same(dict(model.named_buffers()), dict(twin.named_buffers()))
+    assert len(dict(model.named_buffers())) == 2
+
+
 def test_a_module_is_its_parameters_and_its_buffers():
     ends = []
     for given in (True, False):

@@ -115,15 +115,17 @@ def written(params: Sequence[Tensor]) -> None:
 
 
 def global_norm(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the Euclidean norm of all entries of all ranks; sharded and other tensors may mix.
+    """Return the Euclidean norm of all entries of all ranks, in float64.
 
-    It takes one small reduction for every layout in which tensors are sharded.
+    Sharded and other tensors may mix. It takes one small reduction for every layout in which
+    tensors are sharded.
 
     Examples:
         >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
-        tensor(5.)
+        tensor(5., dtype=torch.float64)
     """
-    norms = torch._foreach_norm(locals_of(tensors))
+    # The squares of float32 entries below 1e-23 or above 1e19 would be 0 or infinite in float32.
+    norms = torch._foreach_norm(locals_of(tensors), dtype=torch.float64)
     layouts: dict[Any, list[int]] = {}
     for j, tensor in enumerate(tensors):
         if is_sharded(tensor):

@@ -55,13 +55,14 @@ class Checks:
         read, and until then it must not index out of bounds.
         """
         self._shapes(probe)
-        blocks = probe.blocks
-        self.rows(probe.values, probe.blocks, f"Probe.values at the {point.value} point")
+        # A copy: a closure may write the blocks of every point into the same tensor.
+        blocks = probe.blocks.clone()
+        self.rows(probe.values, blocks, f"Probe.values at the {point.value} point")
         if probe.pair is not None:
-            self.rows(probe.pair, probe.blocks, f"Probe.pair at the {point.value} point")
+            self.rows(probe.pair, blocks, f"Probe.pair at the {point.value} point")
         if probe.log_scale is not None:
             what = f"Probe.log_scale at the {point.value} point"
-            self.rows(probe.log_scale, probe.blocks, what)
+            self.rows(probe.log_scale, blocks, what)
         if probe.loss is not None:
             self._forbid(
                 ~probe.loss.detach().isfinite().view(1),
@@ -75,11 +76,11 @@ class Checks:
                     f"at most {MOST_SAMPLES}"
                 ),
             )
-        ids = probe.blocks.clamp(self.share.start, self.share.stop - 1)
+        ids = blocks.clamp(self.share.start, self.share.stop - 1)
         if k < len(self._first):
-            self._same_blocks(point, k, probe)
+            self._same_blocks(point, k, blocks)
         else:
-            self._first.append((point, probe.blocks))
+            self._first.append((point, blocks))
             many = probe.samples
             self.samples += many.sum() if isinstance(many, Tensor) else many * len(ids)
             share = self.share  # capturing self or the probe in the lambda would keep the graph
@@ -220,16 +221,15 @@ class Checks:
         self._flags.append(bad)
         self._errors.append(lambda: error(bad.nonzero().flatten()) if bad.any() else None)
 
-    def _same_blocks(self, point: Point, k: int, probe: Probe) -> None:
+    def _same_blocks(self, point: Point, k: int, now: Tensor) -> None:
         """Check that a further point has the same blocks as the first one."""
         first, blocks = self._first[k]
         reason = "a closure must be deterministic given the RNG state"
-        if probe.blocks.shape != blocks.shape:
+        if now.shape != blocks.shape:
             raise ValueError(
                 f"the closure probed {len(blocks)} blocks at the {first.value} point but "
-                f"{len(probe.blocks)} at the {point.value} point: {reason}"
+                f"{len(now)} at the {point.value} point: {reason}"
             )
-        now = probe.blocks
         self._forbid(
             now != blocks,
             lambda bad: ValueError(

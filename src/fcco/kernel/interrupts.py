@@ -44,12 +44,12 @@ class SavedState:
     """A copy of the RNG states and buffers, which ``restore`` writes back.
 
     A forward pass does not only compute outputs. It also draws random numbers, and it writes to
-    buffers or replaces them (``self.n = self.n + 1``). The generators of ``random`` and numpy are
-    not covered.
+    buffers, replaces them (``self.n = self.n + 1``) or makes them at its first call. The generators
+    of ``random`` and numpy are not covered.
 
     Args:
         params: the parameters, whose devices have the RNG states to save.
-        source: the buffers, or a module, for which replaced buffers are put back too.
+        source: the buffers, or a module, for which replaced and new buffers are put back too.
 
     Examples:
         >>> saved = SavedState([], [])
@@ -65,19 +65,18 @@ class SavedState:
         for p in params:
             if p.device.type not in _WITHOUT_RNG and p.device not in self._device_rng:
                 self._device_rng[p.device] = getattr(torch, p.device.type).get_rng_state(p.device)
-        self._owners: list[tuple[nn.Module, str, Tensor]] = []
-        buffers: list[Tensor] = []
+        self._owners: list[tuple[nn.Module, dict[str, Tensor | None]]] = []
+        buffers: list[Tensor | None] = []
         if isinstance(source, nn.Module):
             for module in source.modules():
-                for name, buffer in module._buffers.items():
-                    if buffer is not None:
-                        self._owners.append((module, name, buffer))
-                        buffers.append(buffer)
+                self._owners.append((module, dict(module._buffers)))
+                buffers.extend(module._buffers.values())
         else:
             buffers.extend(source)
         self._buffers: dict[int, tuple[Tensor, Tensor]] = {}
         for buffer in buffers:
-            self._buffers[id(buffer)] = buffer, buffer.detach().clone()
+            if buffer is not None:
+                self._buffers[id(buffer)] = buffer, buffer.detach().clone()
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -85,9 +84,11 @@ class SavedState:
         for device, state in self._device_rng.items():
             getattr(torch, device.type).set_rng_state(state, device)
         torch.set_rng_state(self._rng)
-        # A forward pass may have replaced a buffer by another tensor: put the original one back
-        # before its values are restored.
-        for module, name, buffer in self._owners:
-            module._buffers[name] = buffer
+        # A forward pass may have replaced a buffer, or made one that did not exist: put the
+        # original ones back before their values are restored.
+        for module, before in self._owners:
+            for name in module._buffers.keys() - before.keys():
+                del module._buffers[name]
+            module._buffers.update(before)
         for buffer, value in self._buffers.values():
             buffer.copy_(value)

@@ -75,7 +75,7 @@ class ContrastiveLoss(RowLoss):
             eps=eps,
         )
         super().__init__(objective, beta=beta)
-        self.two_way = two_way
+        objective.lock()
 
     def exact(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the objective of all N pairs, which is the value to monitor.
@@ -105,7 +105,7 @@ class ContrastiveLoss(RowLoss):
         with torch.autocast(first.device.type, enabled=False):
             cosines = normalize(first, dim=1) @ normalize(second, dim=1).T
             own = cosines.diagonal()
-            if self.two_way:
+            if self.objective.two_way:
                 # Anchor N + i is the second view of pair i: its cosines are a column of the matrix.
                 index, own = torch.cat([index, size + index]), torch.cat([own, own])
                 cosines, weights = torch.cat([cosines, cosines.T]), torch.cat([weights, weights])

@@ -35,12 +35,29 @@ class Criterion(nn.Module):
 
     _ddp_id: int | None = None
 
+    _least: torch.dtype = torch.float32
+    """The least precision of the table."""
+
     fingerprint: Tensor
     """A hash of the labels and settings of the table; a state with another hash is refused."""
 
     def __init__(self, *made_of: Any) -> None:
         super().__init__()
         self.register_buffer("fingerprint", fingerprint(*made_of))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, unless the table was built from it."""
+        objective = self.__dict__.get(
+            "objective", self.__dict__.get("_modules", {}).get("objective")
+        )
+        if objective is not None and (
+            name in ("objective", "sample_weight")
+            or (name in vars(objective) and not hasattr(self, name))
+        ):
+            raise AttributeError(
+                f"{name} is a part of what the table was built from: build another loss"
+            )
+        super().__setattr__(name, value)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load buffers if they belong to a table of the same labels and settings."""
@@ -146,7 +163,7 @@ class Criterion(nn.Module):
         for (part, name), tensor in zip(buffers, before, strict=True):
             moved = part._buffers[name]
             if tensor is not None and moved is not None and tensor.is_floating_point():
-                widened = torch.promote_types(moved.dtype, torch.float32)
+                widened = torch.promote_types(moved.dtype, self._least)
                 dtype = widened if tensor is table else tensor.dtype
                 part._buffers[name] = tensor.to(moved.device, dtype)
         return self

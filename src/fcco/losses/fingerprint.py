@@ -37,9 +37,10 @@ def _parts(thing: Any) -> Iterator[bytes]:
         return
     if isinstance(thing, Tensor):
         # Values count, not their precision: times that come back from a file as float64 are the
-        # same times.
-        wide = torch.float64 if thing.is_floating_point() else torch.int64
-        flat = thing.detach().cpu().to(wide)
+        # same times, and so are whole numbers that come back as floats.
+        flat = thing.detach().cpu()
+        wide = torch.float64 if flat.is_floating_point() and not _is_whole(flat) else torch.int64
+        flat = flat.to(wide)
         yield f"{wide} {tuple(flat.shape)};".encode()
         yield flat.contiguous().numpy().tobytes()
     elif isinstance(thing, str | bool | None):
@@ -61,6 +62,11 @@ def _parts(thing: Any) -> Iterator[bytes]:
         for name in sorted(name for name in settings if not name.startswith("_")):
             yield f"{name}=".encode()
             yield from _parts(vars(thing)[name])
+
+
+def _is_whole(numbers: Tensor) -> bool:
+    """Return whether all are whole numbers that float64 does not round."""
+    return bool(((numbers == numbers.round()) & (numbers.abs() < 2**53)).all())
 
 
 def _has_settings(thing: Any) -> bool:

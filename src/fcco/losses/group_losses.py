@@ -22,6 +22,10 @@ __all__ = ["GroupCVaRLoss", "GroupDROLoss"]
 class _GroupLoss(RowLoss):
     """Base class of functions of the groups' mean losses, which the table tracks."""
 
+    def __init__(self, objective: GroupDRO | GroupCVaR, *, beta: Beta) -> None:
+        super().__init__(objective, beta=beta)
+        objective.lock()
+
     def forward(self, losses: Tensor, groups: Tensor) -> Tensor:
         """Return the loss of a batch.
 

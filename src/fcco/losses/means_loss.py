@@ -68,6 +68,7 @@ class MeansLoss(RowLoss):
         beta: Beta = "auto",
     ) -> None:
         super().__init__(Means(function, shape), beta=beta)
+        self.objective.lock()
         self.register_buffer("centre", torch.zeros_like(self.table.rows))
         self.register_buffer("variance", torch.zeros_like(self.table.rows))
         self.register_buffer("last", torch.zeros_like(self.table.rows))

@@ -96,6 +96,7 @@ class RowLoss(Criterion):
     def __init__(self, objective: Objective, *, beta: Beta = "auto") -> None:
         check_problem(objective, SOX, None)
         super().__init__(objective)
+        self._least = torch.promote_types(objective.row_dtype, torch.float32)
         self.objective = objective
         self.beta = beta
         self._rows = Rows(objective)
@@ -103,7 +104,7 @@ class RowLoss(Criterion):
             Share(objective.num_blocks),
             self._rows.width,
             scaled=self._rows.scaled,
-            dtype=torch.promote_types(torch.get_default_dtype(), torch.float32),
+            dtype=torch.promote_types(torch.get_default_dtype(), self._least),
             gain=beta == "auto",
         )
         self._choose_gain()

@@ -1,6 +1,5 @@
 """Losses that remember one score per sample, to compare a batch with the whole training set."""
 
-from types import SimpleNamespace
 from typing import Any, Self
 
 import torch
@@ -15,8 +14,6 @@ from fcco.objectives.running import Change, RunningSums, Update
 from fcco.objectives.score import read_weight
 
 __all__ = ["ScoreLoss"]
-
-_NOTHING = SimpleNamespace()
 
 
 class ScoreLoss(Criterion):
@@ -93,15 +90,6 @@ class ScoreLoss(Criterion):
         # Running sums assume that all samples count alike.
         self.sums = objective.running_sums() if importance is None else None
         self._pending = Pending()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        settings = vars(self.__dict__.get("objective", _NOTHING))
-        if name in settings and name != "training" and not name.startswith("_"):
-            raise AttributeError(
-                f"{name} is a setting of the objective that the table was built from: build "
-                "another loss"
-            )
-        super().__setattr__(name, value)
 
     def exact(self, scores: Tensor) -> Tensor:
         """Return F of all N scores, which is the value to monitor; it is differentiable."""
@@ -181,7 +169,7 @@ class ScoreLoss(Criterion):
         if self.sums is not None and self.sums.invalid and not self.scores.is_meta:
             with torch.no_grad():
                 self.sums.prepare(self.scores, self.seen)
-        super()._save_to_state_dict(*args)  # type: ignore[no-untyped-call]
+        super()._save_to_state_dict(*args)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         found = state.get(f"{prefix}scores")
@@ -206,7 +194,8 @@ class ScoreLoss(Criterion):
         training, self.training = self.training, True
         try:
             with torch.enable_grad():
-                self.forward(scores.detach(), everyone if index is None else index)
+                given = scores.detach() if isinstance(scores, Tensor) else scores
+                self.forward(given, everyone if index is None else index)
         finally:
             self.training = training
 

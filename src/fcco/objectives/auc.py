@@ -25,7 +25,7 @@ _LARGEST = 1e150
 
 
 class AUC(TaskObjective, ScaledObjective):
-    """A smooth form of 1 - AUC over all pairs, averaged over tasks, for scores of any scale.
+    """A smooth form of 1 - AUC over all pairs, averaged over tasks.
 
     Let E+ and E- be the means over the positives and the negatives of a task. Then
 
@@ -33,7 +33,10 @@ class AUC(TaskObjective, ScaledObjective):
 
     The product u_1 u_2 is the mean of exp((h- - h+) / T) over all pairs of a negative and a
     positive. A pair that is clearly in the right order has almost no gradient. A pair in the wrong
-    order has a gradient that does not vanish. Adding a constant to all scores changes nothing.
+    order has a gradient that does not vanish. Adding a constant to all scores changes nothing. With
+    an optimizer this holds up to a constant of 350 T. Beyond it the smaller of the two sums
+    vanishes beside the larger one: the value is too large, and the class of the smaller sum has no
+    gradient, until the scores have come back. ``exact`` and ``AUCLoss`` take scores of any size.
 
     Block i is task i, which is column i of the scores. With an optimizer, pass
     ``updated_slopes=True``: training collapses if the slopes come from stale rows of exponentials.
@@ -55,6 +58,9 @@ class AUC(TaskObjective, ScaledObjective):
     """
 
     inner_dim = 2
+    # Scores that are all near c give u_1 and u_2 near exp(c / T) and exp(-c / T). Both have one
+    # scale, so that their quotient exp(2 c / T) must fit into a row: in float32 only for c < 44 T.
+    row_dtype = torch.float64
 
     def __init__(
         self,
@@ -86,13 +92,12 @@ class AUC(TaskObjective, ScaledObjective):
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
         """Return both means, over each task's own samples or over samples that all tasks share."""
-        h = partner_scores(read_outputs(model, batch, self.num_tasks), batch)
+        h = partner_scores(read_outputs(model, batch, self.num_tasks), batch).to(self.row_dtype)
         # (2, B1, k): negatives, whose scores should be low, then positives
         cost, weights = torch.stack([h, -h]), batch.weights.to(h.dtype).flip(0)
         weights = weights.expand(-1, len(h), -1)
         exponents = (cost / self.temperature).masked_fill(weights == 0, -torch.inf)
-        # One scale per task for both classes keeps the larger of the two sums near 1. Without
-        # it, exp(h / T) overflows in float32 from h = 89 T on.
+        # One scale per task for both classes keeps the larger of the two sums near 1.
         log_scale = scale_of(exponents.detach().amax((0, 2)))
         terms = weights * (exponents - log_scale.unsqueeze(1)).exp()
         sizes = (weights > 0).sum(2)
@@ -164,12 +169,14 @@ class _AUCSums(RunningSums):
     def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
         """Compute all exponentials; a sample that was not seen has 0."""
         every = torch.arange(len(scores), device=scores.device)
-        return {"terms": self._terms(scores, every) * seen.view(1, -1, 1)}
+        return {"terms": self._terms(scores, every).where(seen.view(1, -1, 1), 0)}
 
     def _terms(self, scores: Tensor, index: Tensor) -> Tensor:
         sides = self.objective._sides.on(scores.device)
         z = scores.double() / self.objective.temperature
-        return torch.stack([z.exp() * sides.negative[index], (-z).exp() * sides.positive[index]])
+        # A mask, not a product: an exponential of the other class may overflow, and inf * 0 is NaN.
+        negatives = z.exp().where(sides.negative[index], 0)
+        return torch.stack([negatives, (-z).exp().where(sides.positive[index], 0)])
 
     def update(self, change: Change) -> Update | None:
         """Return F and its slopes, or None if the exponentials leave the range of float64."""
@@ -203,5 +210,6 @@ class _AUCSums(RunningSums):
         # log(u_1 u_2). The latter is a sample's share of its sum, + for negatives, - for positives.
         # The factor T of f cancels against the 1/T inside the exponentials.
         rate = share * odds / (1 + odds) if objective.bounded else share
-        parts = own / sums.unsqueeze(1)
+        # A task that lacks a class has the rate 0, but its exponentials may be infinite.
+        parts = own.where(valid, 0) / sums.unsqueeze(1)
         return Update(value, (parts[0] - parts[1]) * rate)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
@@ -104,7 +105,12 @@ class RunningSums(nn.Module):
         self.invalid = True
 
     def _stale(self, scores: Tensor) -> bool:
-        return not self.cache or next(iter(self.cache.values())).device != scores.device
+        if not self.cache:
+            return True
+        part = next(iter(self.cache.values()))
+        # Tensors that were made in inference mode cannot be written to outside of it.
+        unwritable = part.is_inference() and not torch.is_inference_mode_enabled()
+        return unwritable or part.device != scores.device
 
     # Moving or casting the module, pickling it and loading a state all make the cache stale.
     def _apply(self, *args: Any, **kwargs: Any) -> Any:

@@ -104,20 +104,6 @@ class ScoreObjective(SampledObjective):
         other._build(*labels)
         return other
 
-    def lock(self) -> None:
-        """Refuse changes of settings from now on, because a table was built from them."""
-        vars(self)["_locked"] = True
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # ``training`` belongs to nn.Module and changes with train() and eval().
-        setting = name in vars(self) and name != "training"
-        if vars(self).get("_locked") and setting:
-            raise AttributeError(
-                f"a table was built from this {type(self).__name__}: {name} cannot be changed, "
-                "build another objective"
-            )
-        super().__setattr__(name, value)
-
     def running_sums(self) -> "RunningSums | None":
         """Return sums that make a step of ``ScoreLoss`` cheaper than ``exact`` of all scores.
 

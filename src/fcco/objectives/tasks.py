@@ -70,8 +70,8 @@ class TaskObjective(ScoreObjective):
             dim=1,
         )
         place = place.where(valid[:, None], 0)
-        positive = torch.arange(count) < half
-        weights = torch.stack([positive / half, ~positive / (count - half)]).double()
+        positive = (torch.arange(count) < half).double()  # so that 1/3 is not rounded to float32
+        weights = torch.stack([positive / half, (1 - positive) / (count - half)])
         return PairBatch(
             blocks,
             self._order[blocks[:, None], place].flatten(),

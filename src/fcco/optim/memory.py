@@ -172,7 +172,7 @@ def build_table(
     )
     if isinstance(initial, Tensor):
         # Each rank stores the rows of its own blocks only.
-        table.fill(rows.pack(initial[share.start : share.stop]), step=0)
+        table.fill(rows.pack(initial.detach()[share.start : share.stop]), step=0)
     elif initial is not None:
         one = torch.full((1, rows.objective.inner_dim), initial, dtype=dtype)
         table.fill(rows.pack(one), step=0)

@@ -173,7 +173,7 @@ class CompositionalOptimizer(RememberingOptimizer):
         }
         super().__init__(params, defaults)
         device = self._trainable()[0].device
-        self._dtype = torch.float32
+        self._dtype = torch.promote_types(objective.row_dtype, torch.float32)
         for p in self._all_params():
             # The table has at least the precision of the parameters, so that u does not round g.
             self._dtype = torch.promote_types(self._dtype, p.dtype)
@@ -476,6 +476,13 @@ class CompositionalOptimizer(RememberingOptimizer):
                     state = fresh_state(p, self.method, self.update)
                 elif state["z"].device != p.device:
                     move_state(state, p.device)
+                if torch.promote_types(p.dtype, state["z"].dtype) != state["z"].dtype or (
+                    torch.promote_types(p.dtype, self._dtype) != self._dtype
+                ):
+                    raise ValueError(
+                        f"a parameter is {p.dtype}, which the state of this optimizer would round: "
+                        "build the optimizer after converting the model"
+                    )
                 params.append(p)
                 states.append(state)
                 z.append(state["z"])

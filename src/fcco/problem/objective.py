@@ -38,6 +38,8 @@ class Objective(ABC):
     """m, the number of blocks; their ids are 0 .. m-1."""
     inner_dim: int
     """p, the dimension of an inner value."""
+    row_dtype: torch.dtype = torch.float32
+    """The least precision of the rows of a table, for objectives that need more than float32."""
 
     def inner(self, model: Any, batch: Any) -> Probe:
         """Return sampled inner values of the blocks of ``batch``, as the closure of a step does."""
@@ -65,6 +67,20 @@ class Objective(ABC):
     def feasible(self, u: Tensor, blocks: Tensor) -> Tensor:
         """Project each row onto a convex set that contains the range of g_i; by default no set."""
         return u
+
+    def lock(self) -> None:
+        """Refuse changes of settings from now on, because a table was built from them."""
+        vars(self)["_locked"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # ``training`` belongs to nn.Module and changes with train() and eval().
+        setting = name in vars(self) and name != "training"
+        if vars(self).get("_locked") and setting:
+            raise AttributeError(
+                f"a table was built from this {type(self).__name__}: {name} cannot be changed, "
+                "build another objective"
+            )
+        super().__setattr__(name, value)
 
 
 def slope(outer: Callable[..., Tensor], u: Tensor, *further: Tensor) -> Tensor:
