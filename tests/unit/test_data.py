@@ -71,6 +71,49 @@ def test_a_second_iteration_is_a_new_epoch(num_workers):
     assert all(torch.equal(a, b) for a, b in zip(rest, epochs[1][2:], strict=True))
 
 
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("pin_memory", [False, True])
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")
+def test_a_batch_that_could_not_be_read_is_read_again(error, pin_memory):
+    broken = [False]
+
+    class Disk(TensorDataset):
+        def __getitem__(self, i):
+            if broken[0]:
+                raise error
+            return self.tensors[0][i]
+
+    def make():
+        settings = {"blocks_per_step": 2, "samples_per_block": 6, "num_steps": 5}
+        disk = Disk(torch.arange(10.0).unsqueeze(1))
+        return block_loader(disk, MultiTaskAUC(CLASSES), pin_memory=pin_memory, **settings)
+
+    whole, again = list(make()), make()
+    stream = iter(again)
+    seen = [next(stream), next(stream)]
+    broken[0] = True
+    with pytest.raises(error):
+        next(stream)
+    assert again.state_dict()["step"] == 2
+    broken[0] = False
+    for a, b in zip(seen + list(again), whole, strict=True):
+        assert torch.equal(a.inputs, b.inputs)
+
+
+def test_a_batch_that_could_not_be_drawn_is_drawn_again(monkeypatch):
+    sampler, whole = loader(num_steps=3).sampler, list(loader(num_steps=3).sampler)
+
+    def fail(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampler.objective, "draw", fail)
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(sampler))
+    for a, b in zip(sampler, whole, strict=True):
+        assert torch.equal(a.inputs, b.inputs)
+
+
 @pytest.mark.parametrize(("num_blocks", "count"), [(6, 2), (16, 3), (5, 5)])
 def test_distinct_blocks_are_uniform(num_blocks, count):
     generator = torch.Generator().manual_seed(0)

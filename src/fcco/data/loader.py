@@ -43,8 +43,12 @@ class BlockLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0 and not self.pin_memory:
-            for batch in self.sampler:
-                yield filled(batch, self.inputs)
+            end = self.sampler.end
+            while self.sampler.step < end:
+                # A batch that could not be read is not counted, so the next iteration repeats it.
+                batch = filled(self.sampler.at(self.sampler.step + 1), self.inputs)
+                self.sampler.step += 1
+                yield batch
             return
         loader: Iterable[Batch] = DataLoader(
             _Filling(self.inputs),

@@ -118,8 +118,10 @@ class BlockSampler:
     def __iter__(self) -> Iterator[Batch]:
         end = self.end
         while self.step < end:
+            # A batch that could not be formed is not counted, so the next iteration repeats it.
+            batch = self.at(self.step + 1)
             self.step += 1
-            yield self.at(self.step)
+            yield batch
 
     def at(self, step: int) -> Batch:
         """Return the batch of one step, counted from 1, with positions in place of samples."""
