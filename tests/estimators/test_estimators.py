@@ -249,6 +249,11 @@ HOLED = np.where(np.arange(40).reshape(20, 2) == 7, np.nan, X)
 UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
 
 
+def with_na(dtype):
+    pandas = pytest.importorskip("pandas")
+    return pandas.Series(Y).astype(dtype).where(np.arange(20) != 5)
+
+
 @pytest.mark.parametrize(
     ("act", "message"),
     [
@@ -296,6 +301,12 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
         (lambda: AUCClassifier().fit(X, np.stack([Y, Y + 1], 1)), "only 1, 0, and -1"),
         (lambda: AUCClassifier().fit(X, np.full((20, 2), "yes")), "only 1, 0, and -1"),
         (lambda: AUCClassifier().fit(X, np.where(Y > 0, "yes", None)), "y holds None, which is no"),
+        (lambda: AUCClassifier().fit(X, with_na("string")), "y holds <NA>, which is not a class"),
+        (lambda: APClassifier().fit(X, with_na("boolean")), "y holds <NA>, which is not a class"),
+        (
+            lambda: AUCClassifier().partial_fit(X, Y, classes=with_na("string")),
+            "classes holds <NA>, which is not a class",
+        ),
         (lambda: APClassifier(class_weight={0: 0, 1: 5}).fit(X, Y), "class_weight must be above 0"),
         (lambda: APClassifier(class_weight={0: 1, 1: -1}).fit(X, Y), "class_weight must be above"),
         (
@@ -327,6 +338,10 @@ UNSIGNED = np.where(Y > 0, np.uint64(2**64 - 1), np.uint64(0))
         (lambda: Ranker().fit(X, Y), "qid must be given"),
         (lambda: Ranker().fit(X, Y, qid=Y[1:]), "inconsistent numbers of samples"),
         (lambda: Ranker().fit(X, Y, qid=np.where(Y > 0, np.nan, 1)), "qid holds NaN in row 1"),
+        (lambda: Ranker().fit(X, Y, qid=np.where(Y > 0, None, 1)), "qid holds None in row 1"),
+        (lambda: Ranker().fit(X, Y, qid=np.where(Y > 0, None, "a")), "qid holds None in row 1"),
+        (lambda: Ranker().fit(X, Y, qid=with_na("string")), "qid holds <NA> in row 5"),
+        (lambda: Ranker().fit(X, Y, qid=np.array([1, "a"] * 10, dtype=object)), "qid must hold"),
         (lambda: Ranker().fit(X, Y, group=[10, 9]), "group adds up to 19, but X has 20 items"),
         (lambda: Ranker().fit(X, Y, group=[20, 0]), "group must be whole numbers of at least 1"),
         (lambda: Ranker().fit(X, -Y, group=[20]), "grades of at least 0"),

@@ -225,12 +225,23 @@ def test_sparse_features_are_never_written_out_whole():
         assert peak < 8e7
 
 
+@pytest.mark.parametrize("make", [AUCClassifier, APClassifier])
+@pytest.mark.parametrize("pos_label", [None, "no", "yes"])
 @pytest.mark.parametrize("more", [{}, {"early_stopping": False}])
-def test_a_linear_model_has_coefficients(more):
+def test_a_linear_model_has_coefficients(make, pos_label, more):
     X, y = classes()
-    model = AUCClassifier(**more).fit(X, y)
-    assert model.coef_.shape == (1, 4)
+    named = np.where(y == 1, "yes", "no")
+    model = make(pos_label=pos_label, **more).fit(X, named)
+    rival = LogisticRegression(max_iter=1000).fit(X, named)
+    assert model.coef_.shape == rival.coef_.shape
+    assert np.sign(model.coef_[0, 0]) == np.sign(rival.coef_[0, 0]), "of the second class"
     assert_allclose(X @ model.coef_[0] + model.intercept_, model.decision_function(X))
+    model.partial_fit(X, named)
+    assert_allclose(X @ model.coef_[0] + model.intercept_, model.decision_function(X))
+
+
+def test_a_network_has_no_coefficients():
+    X, y = classes()
     with pytest.raises(AttributeError, match="hidden layers"):
         _ = AUCClassifier(4, max_steps=3).fit(X, y).coef_
 
@@ -262,6 +273,9 @@ def test_tasks_are_fitted_as_if_alone_and_labels_may_be_missing(make):
     whole = np.stack([first, X[:, 3] > 1.3], axis=1)
     twins = [make(random_state=0).fit(X, form) for form in (whole, csr_matrix(whole))]
     assert_array_equal(*(twin.decision_function(X) for twin in twins))
+    pandas = pytest.importorskip("pandas")
+    twin = make(random_state=0).fit(X, pandas.DataFrame(y).astype("Int64"))
+    assert_array_equal(twin.decision_function(X), model.decision_function(X))
     network = make(8, max_steps=60, random_state=0).fit(X, y)
     assert network.score(X, y) > 0.8
 
@@ -306,6 +320,22 @@ def test_cox_is_that_of_lifelines_and_so_are_its_curves(ties):
     assert_allclose([f(time) for f in model.predict_survival_function(X[:2])], expected)
     array = model.predict_survival_function(X[:2], return_array=True)
     assert_allclose(array[:, model.unique_times_ == time][:, 0], expected)
+
+
+@pytest.mark.parametrize("shift", [800.0, -800.0])
+def test_curves_of_extreme_risks(shift):
+    """No hazard before the first event, for the largest risk too; later the event is certain."""
+    X, y = survival()
+    y[y[:, 0] == y[:, 0].min(), 1] = 0
+    model = CoxRegressor().fit(X, y)
+    extreme = X[:1] + (shift - model.predict(X[:1])) / model.coef_[0, 0] * np.eye(1, 3)
+    assert_allclose(model.predict(extreme), shift)
+    hazard = model.predict_cumulative_hazard_function(extreme, return_array=True)[0]
+    before = model.unique_times_ < y[y[:, 1] == 1, 0].min()
+    assert before.any()
+    assert_array_equal(hazard, np.where(before | (shift < 0), 0.0, np.inf))
+    curve = model.predict_survival_function(extreme)[0]
+    assert_array_equal(curve(model.unique_times_), np.exp(-hazard))
 
 
 def lists(seed=0):

@@ -228,7 +228,9 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
     def _scores(self, features: Any) -> NDArray[np.float64]:
         """Return scores (n, outputs) in float64."""
         if len(self.network_) == 1:
-            return linear_scores(features, np.vstack([self.coef_.T, self.intercept_]))
+            # A classifier may report these with the other sign.
+            coefficients, intercepts = self._linear_weights()
+            return linear_scores(features, np.vstack([coefficients.T, intercepts]))
         inputs = Standardized.of(features, self.scaler_)
         scores: NDArray[np.float64] = network_scores(self.network_, inputs).numpy()
         return scores

@@ -20,7 +20,7 @@ from sklearn.utils.validation import column_or_1d
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.calibration import platt
 from fcco.estimators.class_target import ClassTarget
-from fcco.estimators.validation import Weight, read_sample_weight, require_y, take
+from fcco.estimators.validation import Weight, missing, read_sample_weight, require_y, take
 from fcco.objectives import AUC, AveragePrecision, MultiTaskAUC, PartialAUC
 
 __all__ = ["APClassifier", "AUCClassifier", "PartialAUCClassifier"]
@@ -48,6 +48,16 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
     _: KW_ONLY
     class_weight: str | Mapping[Any, float] | None = None
     pos_label: Any = None
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """(outputs, features), the coefficients of ``decision_function`` of a linear model."""
+        return super().coef_ * self._sign()
+
+    @property
+    def intercept_(self) -> NDArray[np.float64]:
+        """(outputs,), the intercepts of ``decision_function`` of a linear model."""
+        return super().intercept_ * self._sign()
 
     @abstractmethod
     def _metric(self) -> tuple[Callable[..., Any], Callable[..., float]]:
@@ -113,8 +123,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         scores = self._scores(self._validated(X, reset=False))
         if self.multilabel_ or len(self.classes_) > 2:
             return scores
-        # The model scores the positive class, which may be the first of the two.
-        second: NDArray[np.float64] = scores[:, 0] * (1 if self._second_is_positive() else -1)
+        second: NDArray[np.float64] = scores[:, 0] * self._sign()
         return second
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -160,12 +169,14 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         require_y(self, y)
         named: NDArray[Any] = y.toarray() if issparse(y) else np.asarray(y)
         if named.ndim == 2 and named.shape[1] > 1:
+            named = np.where(missing(named), np.nan, named) if named.dtype == object else named
             text = named.dtype.kind in "SU"
             named = named if text else np.where(np.isnan(named.astype(np.float64)), -1, named)
             if text or not np.isin(named, (-1, 0, 1)).all():
                 raise ValueError("y of several tasks must hold only 1, 0, and -1 where missing")
             features, named = self._validated(X, named, reset=reset, multi_output=True)
         else:
+            _check_none_missing("y", named)
             features, named = self._validated(X, column_or_1d(y, warn=True), reset=reset)
             _check_labels("y", named)
             check_classification_targets(named)
@@ -211,6 +222,11 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         if self.pos_label not in self.classes_:
             raise ValueError(f"pos_label {self.pos_label!r} is not among {self.classes_}")
         return bool(self.classes_[1] == self.pos_label)
+
+    def _sign(self) -> int:
+        """Return -1 if the model scores the first of two classes, because it is positive, or 1."""
+        two = not self.multilabel_ and len(self.classes_) == 2
+        return -1 if two and not self._second_is_positive() else 1
 
     def _calibrate(self, X: Any, target: ClassTarget) -> Self:
         """Calibrate the scores of every task of which these samples have both labels."""
@@ -377,13 +393,20 @@ class PartialAUCClassifier(ScoreClassifier):
         return objective, partial(roc_auc_score, max_fpr=self.max_fpr)
 
 
+def _check_none_missing(name: str, labels: NDArray[Any]) -> None:
+    """Check that no class is None, NaN or pandas' NA, which cannot be compared with others."""
+    if labels.dtype == object:
+        wrong = missing(labels)
+        if wrong.any():
+            raise ValueError(f"{name} holds {labels[wrong][0]}, which is not a class")
+
+
 def _check_labels(name: str, labels: NDArray[Any]) -> None:
     """Check that classes are strings, booleans or whole numbers, and that none is missing."""
     kind = labels.dtype.kind
     if kind in "cmMV":
         raise ValueError(f"{name} must hold whole numbers, booleans or strings, got {labels.dtype}")
-    if kind == "O" and any(label is None for label in labels.flat):
-        raise ValueError(f"{name} holds None, which is not a class")
+    _check_none_missing(name, labels)
     if kind in "iuf":
         wrong = ~(np.abs(labels.astype(np.float64)) < _LARGEST)
         if wrong.any():

@@ -144,8 +144,10 @@ class CoxRegressor(ScoringEstimator):
             return_array: whether to return the values at ``unique_times_``, (n, times), instead of
                 n functions.
         """
-        risks = np.exp(self.predict(X))
-        values = risks[:, None] * self.cum_baseline_hazard_.y
+        log_risks = self.predict(X)
+        # In logarithms, so that a large risk times a baseline of 0 is 0, not NaN.
+        with np.errstate(divide="ignore", over="ignore"):
+            values = np.exp(log_risks[:, None] + np.log(self.cum_baseline_hazard_.y))
         return values if return_array else _functions(self.unique_times_, values, 0.0)
 
     def predict_survival_function(self, X: ArrayLike, return_array: bool = False) -> NDArray[Any]:

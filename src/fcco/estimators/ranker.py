@@ -13,7 +13,14 @@ from torch import Tensor
 
 from fcco.estimators.base import ScoringEstimator
 from fcco.estimators.target import Phase, Rows, Target, balanced_folds
-from fcco.estimators.validation import Weight, check_settings, read_sample_weight, require_y, take
+from fcco.estimators.validation import (
+    Weight,
+    check_settings,
+    missing,
+    read_sample_weight,
+    require_y,
+    take,
+)
 from fcco.losses import ScoreLoss
 from fcco.objectives import NDCG, ListNet
 
@@ -218,6 +225,14 @@ def _read_owner(qid: ArrayLike | None, group: ArrayLike | None, count: int) -> N
     owner: NDArray[Any] = column_or_1d(qid)
     if owner.dtype.kind == "f" and np.isnan(owner).any():
         raise ValueError(f"qid holds NaN in row {np.isnan(owner).argmax()}")
+    if owner.dtype == object:
+        wrong = missing(owner)
+        if wrong.any():
+            raise ValueError(f"qid holds {owner[wrong][0]} in row {wrong.argmax()}")
+        try:
+            np.sort(owner)
+        except TypeError as error:
+            raise ValueError(f"qid must hold numbers only or strings only: {error}") from None
     return owner
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["check_settings", "read_sample_weight", "read_widths", "require_y", "take"]
+__all__ = ["check_settings", "missing", "read_sample_weight", "read_widths", "require_y", "take"]
 
 Weight = NDArray[np.float64] | None
 
@@ -78,6 +79,17 @@ def read_sample_weight(
         return None, slice(None)
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return weight, weight > 0
+
+
+def missing(cells: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where an array of objects holds None, NaN or pandas' NA.
+
+    Examples:
+        >>> missing(np.array(["a", None, 3, np.nan], dtype=object))
+        array([False,  True, False,  True])
+    """
+    found = [cell is None or is_pandas_na(cell) or is_scalar_nan(cell) for cell in cells.flat]
+    return np.array(found, dtype=np.bool_).reshape(cells.shape)
 
 
 def take(weight: Weight, rows: Any) -> Weight:
