@@ -7,6 +7,7 @@ import re
 import tempfile
 import time
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +134,8 @@ WRONG = {
     "censored": ((SURVIVAL[0], [[1, 2, 0]]), "column 'event': no event was observed, only censor"),
     "irrelevant": ((RANKING[0], [[1, 2, 0]]), "column 'grade': every grade is 0, no row is relev"),
     "one query": ((RANKING[0], [[1, 2, 0], [1, 2, 1]]), "there is one query, which cannot be div"),
-    "nothing": (([], []), "No columns to parse from file"),
+    "nothing": (([], []), "its first line, the header, is blank"),
+    "blank": (([" "], [["a", "label"], [1, 0]]), "its first line, the header, is blank"),
 }
 
 
@@ -185,6 +187,9 @@ def test_one_bad_cell_is_named_wherever_it_is(data):
 def test_errors_of_the_file_itself(tmp_path):
     (tmp_path / "my.csv").write_bytes(b"a,label\n\xff,1\n")
     with pytest.raises(ValueError, match=r"cannot read .*my\.csv: .*codec can't decode"):
+        load_own(tmp_path / "my.csv")
+    (tmp_path / "my.csv").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"my\.csv: No columns to parse from file"):
         load_own(tmp_path / "my.csv")
     with pytest.raises(FileNotFoundError, match=r"no file .*gone\.csv"):
         load_own(tmp_path / "gone.csv")
@@ -289,6 +294,32 @@ def test_survival_times_are_not_rounded(tmp_path):
     assert load_own(tmp_path / "s.npz")[0].times.dtype == torch.float32, "no more than there was"
 
 
+@pytest.mark.parametrize("time", ["y", "label", "query", "t"])
+@pytest.mark.parametrize("kind", ["csv", "spaced", "int64", "decimal", "text", "category"])
+def test_whole_times_beyond_those_of_floats_make_no_ties(tmp_path, time, kind):
+    times = [2**53 + k for k in range(40)]
+    cells = {"decimal": list(map(Decimal, times)), "text": list(map(str, times))}
+    cells["spaced"] = [f" {t} " for t in times]
+    frame = pandas.DataFrame({"x": range(40), time: cells.get(kind, times), "dead": 1})
+    if kind == "category":
+        frame[time] = frame[time].astype("category")
+    path = tmp_path / ("t.csv" if kind in ("csv", "spaced") else "t.parquet")
+    save(frame, path)
+    parts = load_own(path, kind="survival", target=[time, "dead"])
+    assert sorted(t for part in parts for t in part.times.tolist()) == times
+
+
+def test_decimal_times_that_are_too_large_or_not_whole(tmp_path):
+    times = [Decimal(2**53 + k) / 2 for k in range(40)]
+    save(pandas.DataFrame({"x": range(40), "time": times, "event": 1}), tmp_path / "t.parquet")
+    parts = load_own(tmp_path / "t.parquet")
+    assert sorted(t for part in parts for t in part.times.tolist()) == sorted(map(float, times))
+    times = [Decimal(2**63 if k == 7 else k) for k in range(40)]
+    save(pandas.DataFrame({"x": range(40), "time": times, "event": 1}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"column 'time', row 7: it is 2\^63 or more"):
+        load_own(tmp_path / "t.parquet")
+
+
 @given(st.lists(st.floats(0, 1e30), min_size=10, max_size=10, unique=True))
 @settings(max_examples=30, deadline=None)
 def test_numbers_are_read_to_the_last_digit(times):
@@ -300,10 +331,11 @@ def test_numbers_are_read_to_the_last_digit(times):
 
 
 def test_a_feature_that_float32_blurs_is_named(tmp_path, caplog):
-    rows = [[1_600_000_000 + k, k, k % 2] for k in range(40)]
-    load_own(write_csv(tmp_path / "t.csv", ["date", "age", "y"], rows))
+    rows = [[1_600_000_000 + k, k, 0.1, k % 2] for k in range(40)]
+    load_own(write_csv(tmp_path / "t.csv", ["date", "age", "constant", "y"], rows))
     assert "column 'date': float32 blurs it" in caplog.text
     assert "age" not in caplog.text
+    assert "constant" not in caplog.text
 
 
 def test_wide_tables_take_time_in_proportion(tmp_path):
@@ -318,6 +350,16 @@ def test_wide_tables_take_time_in_proportion(tmp_path):
     seconds(100)  # imports
     # Eight times the columns: 7 to 14 times the time if it is linear, 55 if it is quadratic.
     assert seconds(32000) < 24 * seconds(4000)
+
+
+def test_columns_of_parquet_may_be_numbered(tmp_path, monkeypatch):
+    path, rows = tmp_path / "t.parquet", np.stack([np.arange(40), np.arange(40) % 2], axis=1)
+    pandas.DataFrame(rows).to_parquet(path)
+    for part in load_own(path, target=["1"]):
+        assert part.classes.tolist() == [k % 2 for k in part.inputs[:, 0].tolist()]
+    monkeypatch.setattr(pandas, "read_parquet", lambda _: pandas.DataFrame(rows, columns=[0, "0"]))
+    with pytest.raises(ValueError, match=r"t\.parquet: .*two columns.* '0'"):
+        load_own(path, target=["0"])
 
 
 @pytest.fixture

@@ -88,8 +88,9 @@ def _hold_out(path: Path, data: Data) -> tuple[Data, Data]:
 def _read_table(
     path: Path, wanted: Kind | None, target: Sequence[str], drop: Sequence[str]
 ) -> tuple[Data, Data]:
+    # Only names are read as text, because whole numbers in other columns must stay exact.
     names = {"classes": target, "survival": (), "ranking": target[1:]}[wanted or "classes"]
-    table = Table(path, names=["label", "y", "query", "split", *names])
+    table = Table(path, names=["split", *(names if target else ("label", "y", "query"))])
     kind, targets = _find_targets(table, wanted, target)
     for name in (*targets, *drop):
         table.check_column(name)
@@ -155,6 +156,7 @@ def _features(table: Table, names: Sequence[str]) -> Tensor:
     exact = torch.from_numpy(table.matrix(names))
     rounded = exact.float()
     blurred = (rounded - exact).abs().amax(0) > 1e-3 * exact.std(0, correction=0)
+    blurred &= exact.amax(0) > exact.amin(0)  # a constant column has nothing to lose
     for place in blurred.nonzero().flatten().tolist():
         message = "%s, column %r: float32 blurs it; subtract an offset"
         log.warning(message, table.path, names[place])

@@ -3,7 +3,10 @@
 import csv
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +69,19 @@ class Table:
                 self.frame = pandas.read_parquet(path)
             if self.frame.empty:
                 raise ValueError("it has no rows")
-        self.columns = list(map(str, self.frame.columns))
+            self.columns = list(map(str, self.frame.columns))
+            if len(set(self.columns)) < len(self.columns):
+                [(twice, _)] = Counter(self.columns).most_common(1)
+                raise ValueError(f"two columns are called {twice!r}")
+            self.frame.columns = self.columns  # in Parquet, names may be numbers
 
     def _read_header(self) -> list[str]:
         """The names as they stand; pandas would rename a column without a name, or a second one."""
         with self.path.open(encoding="utf-8-sig", newline="") as file:
-            columns = [name.strip() for name in next(csv.reader(file), [])]
+            header = next(csv.reader(file), None)
+        columns = [name.strip() for name in header or []]
+        if header is not None and columns in ([], [""]):
+            raise ValueError("its first line, the header, is blank")
         if "" in columns:
             raise ValueError(
                 f"column {columns.index('') + 1} has no name (pandas writes such a column of row "
@@ -119,10 +129,12 @@ class Table:
             if column.isna().iloc[row]:
                 raise self.wrong(name, row, "it is empty")
             raise self.wrong(name, row, f"{str(column.iloc[row])!r} is not a finite float32 number")
-        if exact and column.dtype.kind in "iu" and values.max() >= 2**53:
-            if int(column.max()) >= 2**63:  # a float would round 2^63 - 1
-                raise self.wrong(name, int(values.argmax()), "it is 2^63 or more")
-            values = column.to_numpy(np.int64)
+        if exact and column.dtype.kind != "f" and values.max() >= 2**53:
+            whole = column if column.dtype.kind in "iu" else _whole_numbers(column)
+            if whole is not None:
+                if int(max(whole)) >= 2**63:  # a float would round 2^63 - 1
+                    raise self.wrong(name, int(values.argmax()), "it is 2^63 or more")
+                values = np.asarray(whole, dtype=np.int64)
         return values
 
     def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
@@ -154,3 +166,25 @@ def _number(cell: Any) -> float:
         return float(_TRUTH.get(cell, cell))
     except (TypeError, ValueError):
         return math.nan
+
+
+def _whole_numbers(cells: Iterable[Any]) -> list[int] | None:
+    """The numbers in cells that ``_number`` can read, if all are whole and none is negative.
+
+    Examples:
+        >>> _whole_numbers(["9007199254740993 ", Decimal("2.0")]), _whole_numbers(["1.5"])
+        ([9007199254740993, 2], None)
+    """
+    found = []
+    for cell in cells:
+        if isinstance(cell, str):
+            word = cell.strip().lower()
+            number = Decimal(_TRUTH.get(word, word))
+        elif isinstance(cell, Decimal):
+            number = cell
+        else:
+            number = Decimal(int(cell) if isinstance(cell, Integral) else float(cell))
+        if number < 0 or number != number.to_integral_value():
+            return None
+        found.append(int(number))
+    return found
