@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from losses import criteria
+from objectives import zoo
 from torch import nn
 
 import fcco
@@ -74,6 +76,74 @@ def test_arrays_are_as_good_as_tensors():
         assert of_arrays.exact(h).equal(of_tensors.exact(h))
     groups = O.GroupDRO(np.arange(60) % 3, np.zeros(60, dtype=np.int64), temperature=1.0)
     assert groups.sizes.tolist() == [20] * 3
+
+
+NUMBERED = {
+    "auc": lambda t: O.AUC(zoo.MISSING, temperature=t, cross_entropy=t),
+    "auc multi-class": lambda t: O.MultiTaskAUC(zoo.CLASSES, margin=t),
+    "two-way partial auc": lambda t: O.PartialAUC(zoo.Y, temperature=t, two_way=t, max_fpr=t / 4),
+    "p-norm push": lambda t: O.PNormPush(zoo.Y, power=t, surrogate=O.Sigmoid(t)),
+    "ndcg": lambda t: O.NDCG(zoo.GRADES, zoo.LENGTHS, top_k=t, softness=t),
+    "dro": lambda t: O.DRO(9, temperature=t),
+    "cvar": lambda t: O.CVaR(9, fraction=t / 4),
+    "nca": lambda t: O.NCA(zoo.CLASSES, temperature=t, logarithm=True, eps=t),
+    "contrastive": lambda t: O.GlobalContrastive(9, temperature=t, eps=t),
+    "contrastive, learned": lambda t: O.GlobalContrastive(
+        9, temperature=t, learned="individual", radius=t
+    ),
+    "group dro": lambda t: O.GroupDRO(zoo.GROUPS, zoo.TARGETS, temperature=t),
+    "group cvar": lambda t: O.GroupCVaR(zoo.GROUPS, zoo.TARGETS, fraction=t / 4, temperature=t),
+    "bags": lambda t: O.SoftmaxPooling(zoo.GROUPS, zoo.BAG_LABELS, temperature=t),
+    "penalty": lambda t: O.ConstraintPenalty(
+        zoo.GROUPS, constraint=lambda h, y, block: h[:, 0], penalty=t
+    ),
+}  # fmt: skip
+NUMBERS = [2, np.float32(2), np.int64(2), np.uint8(2), torch.tensor(2), torch.tensor(2.0)]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+@pytest.mark.parametrize("name", NUMBERED)
+def test_a_setting_is_a_number_of_any_type(name, number):
+    objective, same = NUMBERED[name](number), NUMBERED[name](2.0)
+    outputs = {"auc": 2, "auc multi-class": 3, "group dro": 2, "group cvar": 2, "nca": 2}
+    model = nn.Linear(3, 2 if same.num_views == 2 else outputs.get(name, 1)).double()
+    inputs = (zoo.X, zoo.Z) if same.num_views == 2 else zoo.X
+    assert D.exact_value(model, inputs, objective) == D.exact_value(model, inputs, same)
+    probes = [each.inner(model, each.batch(inputs, range(9))) for each in (objective, same)]
+    assert probes[0].values.equal(probes[1].values)
+    assert probes[0].values.dtype == torch.float64
+
+
+@pytest.mark.parametrize("count", [9, np.int64(9), np.uint8(200), torch.tensor(9)], ids=repr)
+@pytest.mark.parametrize(("build", "blocks"), [
+    (lambda n: O.DRO(n, temperature=1), lambda n: 1),
+    (lambda n: O.CVaR(n, fraction=1), lambda n: 1),
+    (lambda n: O.GlobalContrastive(n, temperature=1), lambda n: 2 * n),
+    (lambda n: O.GlobalContrastive(n, temperature=1, two_way=False), lambda n: n),
+    (O.IWAE, lambda n: n),
+])  # fmt: skip
+def test_a_count_is_a_whole_number_of_any_type(build, blocks, count):
+    for objective in (build(count), build(3).on(count)):
+        sizes = objective.num_samples, objective.num_blocks
+        assert sizes == (int(count), blocks(int(count)))
+        assert all(type(size) is int for size in sizes)
+
+
+@pytest.mark.parametrize("least", [np.float32(0.5), torch.tensor(0.5)], ids=repr)
+def test_shares_and_counts_of_latent_samples_are_numbers_of_any_type(least):
+    objective = O.IWAE(3, least_share=least, exact_samples=torch.tensor(7))
+    assert (objective.inner_size, objective.exact_samples) == (2, 7)
+
+
+@pytest.mark.parametrize("case", criteria.CASES, ids=str)
+def test_an_empty_first_batch_has_the_value_zero(case):
+    criterion, scores = case.criterion(), case.scores(scale=0.5).requires_grad_()
+    loss = criterion(scores[:0], torch.zeros(0, dtype=torch.int64))
+    loss.backward()
+    assert loss.item() == 0
+    assert not scores.grad.any()
+    everyone = criterion(scores, torch.arange(case.size)).item()
+    assert everyone == pytest.approx(case.value(scores.detach()), rel=1e-6)
 
 
 def test_parameters_of_an_objective_resume_with_it():

@@ -24,6 +24,7 @@ from torch import nn
 from fcco import objectives as O
 from fcco.data import exact_pass, exact_value
 from fcco.kernel.rows import Rows
+from fcco.losses.fingerprint import fingerprint
 
 GENERATOR = torch.Generator().manual_seed(11)
 N = 240
@@ -170,6 +171,20 @@ def test_scores_that_are_not_finite_are_named(name):
         exact_value(lambda x: h, WIDE, objective)
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_embeddings_that_are_not_finite_are_named(bad):
+    points = normal(N, 4)
+    points[[3, 7], 1] = bad
+    calls = {
+        "embeddings": lambda: O.NCA(KINDS).exact(points),
+        "first": lambda: O.GlobalContrastive(N, temperature=0.1).exact(points, WIDE),
+        "second": lambda: O.GlobalContrastive(N, temperature=0.1).exact(WIDE, points),
+    }
+    for name, call in calls.items():
+        with pytest.raises(FloatingPointError, match=rf"{name} of samples \[3, 7\] is not finite"):
+            call()
+
+
 # The model's mode -------------------------------------------------------------------------------
 
 
@@ -218,6 +233,7 @@ half = slice(0, 6)
 NAMED = {case.name: case for case in CASES}
 FEWER = {
     "auc binary": (Y[half].bool(),),
+    "gap, squared hinge": (CLASSES[half],),
     "exponential auc": (MISSING[half],),
     "average precision": (Y[half],),
     "mean average precision, missing": (MISSING[half],),
@@ -225,10 +241,12 @@ FEWER = {
     "two-way partial auc": (Y[half],),
     "partial auc, sensitive": (MISSING[half],),
     "p-norm push": (Y[half],),
-    "cox, efron": (TIMES[half], EVENTS[half]),
+    "cox, efron": (TIMES[half].double(), EVENTS[half]),
     "cox, breslow": (TIMES[half], EVENTS[half]),
-    "list-net": (GRADES[half], LENGTHS[:2]),
+    "list-net": (GRADES[half].double(), LENGTHS[:2]),
     "ndcg at 2": (GRADES[half], LENGTHS[:2]),
+    "ndcg, lists weighted": (GRADES[half], LENGTHS[:2]),  # weights belong to their lists
+    "list-net, lists weighted": (GRADES[half], LENGTHS[:2]),
     "dro": (6,),
     "cvar": (6,),
     "nca": (CLASSES[half],),
@@ -282,11 +300,39 @@ def test_validation_needs_no_second_objective(name):
         settings = SETTINGS.get(name, {})
     if settings is not None:
         by_hand = type(training)(*labels, **settings)
-        assert other.num_blocks == by_hand.num_blocks
+        for size in ("num_blocks", "num_samples", "num_tasks", "inner_dim", "inner_size"):
+            assert getattr(other, size, None) == getattr(by_hand, size, None), size
         assert found == exact_value(model, inputs, by_hand)
     # The objective of training is as before.
     assert (training.num_blocks, training.num_samples) == (before, shape)
     assert exact_value(model, case.inputs, training) == value
+
+
+def test_every_kind_goes_to_other_data():
+    assert {type(NAMED[name].objective) for name in FEWER} == {type(c.objective) for c in CASES}
+    points = O.IWAE(3).on(torch.tensor(5))
+    assert (points.num_blocks, points.num_samples, points.inner_size) == (5, 5, 10**4)
+    with pytest.raises(ValueError, match="num_samples must be positive"):
+        points.on(0)
+
+
+@pytest.mark.parametrize("arrays", [False, True], ids=["tensors", "arrays"])
+@pytest.mark.parametrize("name", FEWER)
+def test_labels_are_the_callers_to_change(name, arrays):
+    """An objective has its own copy, of labels in any type."""
+    case = NAMED[name]
+    mine = [x.clone() for x in FEWER[name] if isinstance(x, torch.Tensor)]
+    given = [x.numpy() for x in mine] if arrays else mine
+    objective = case.objective.on(*given or FEWER[name])
+    inputs = (X[half], Z[half]) if objective.num_views == 2 else X[half]
+
+    def found():
+        return exact_value(case.model(), inputs, objective), fingerprint(objective).item()
+
+    before = found()
+    for label in mine:
+        label.zero_()
+    assert found() == before
 
 
 def test_batches_of_other_data_are_of_other_data():

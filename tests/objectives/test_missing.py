@@ -1,10 +1,13 @@
 """Missing labels count for nothing; a task that lacks a class leaves the mean and keeps its id."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 import fcco
+from fcco import losses as L
 from fcco import objectives as O
 from fcco.data import block_loader, exact_pass, exact_value
 from fcco.updates import Normalized
@@ -75,6 +78,32 @@ def mean_over_chunks(objective, model, size):
         blocks = torch.arange(objective.num_blocks)
         feasible = objective.feasible(rows / counts, blocks)
         return objective.outer(feasible, blocks).mean().item() + loss
+
+
+def test_scores_of_a_task_without_a_class_may_be_huge():
+    """Their exponentials overflow, and they count for nothing all the same."""
+    criterion = L.AUCLoss([[1, 1], [0, 1]], temperature=0.01)
+    scores = torch.tensor([[0.0, 10.0], [0.0, 0.0]], requires_grad=True)
+    loss = criterion(scores, torch.arange(2))
+    loss.backward()
+    assert loss.item() == pytest.approx(0.01 * math.log(2))
+    assert scores.grad.tolist() == [[-0.5, 0.0], [0.5, 0.0]]
+
+
+def test_scores_may_be_huge_before_the_first_negative():
+    criterion = L.AUCLoss([[1, 1], [0, 1], [1, 0], [0, 0]], temperature=0.1).double()
+    scores = [[0.0, 80.0], [0.0, 75.0], [0.1, 75.2], [0.2, 74.9]]
+    scores = torch.tensor(scores, dtype=torch.float64)
+    first = scores[:2].requires_grad_()
+    loss = criterion(first, torch.arange(2))
+    loss.backward()
+    assert loss.item() == pytest.approx(0.1 * math.log(2))
+    assert first.grad.tolist() == [[-0.5, 0.0], [0.5, 0.0]]
+    found = criterion(scores[2:], torch.arange(2, 4)).item()
+    tasks = ([0.0, 0.1], [0.0, 0.2]), ([80.0, 75.0], [75.2, 74.9])
+    sums = [sum(math.exp((b - a) / 0.1) for a in p for b in n) for p, n in tasks]
+    expected = [0.1 * math.log(1 + total / 4) for total in sums]
+    assert found == pytest.approx(sum(expected) / 2, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", TASKWISE)

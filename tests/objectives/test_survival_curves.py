@@ -65,6 +65,23 @@ def test_whole_times_stay_whole():
     assert not hazard.requires_grad
 
 
+def test_whole_times_have_the_curve_of_the_same_times_as_floats():
+    """Also at times that are no int64, and between the last whole times."""
+    at = torch.tensor([-math.inf, -1e30, 0.5, 2.5, 9.0, 1e30, math.inf], dtype=torch.float64)
+    for given in (at, at.float(), at.tolist()):
+        found = Cox([1, 2, 3], [1, 1, 1]).baseline_hazard(torch.zeros(3), at=given)[1]
+        assert found.tolist() == pytest.approx([0, 0, 0, 1 / 3 + 1 / 2] + 3 * [11 / 6])
+    last = 2**63 - 1
+    found = Cox([1, last - 1, last], [1, 1, 1]).baseline_hazard(
+        torch.zeros(3), at=torch.tensor([last - 2, last - 1, last])
+    )
+    assert found[1].tolist() == pytest.approx([1 / 3, 1 / 3 + 1 / 2, 11 / 6])
+    assert Cox([1, last], [1, 1]).baseline_hazard(torch.zeros(2), at=[2.0**63])[1] == 1.5
+    for times in ([1, 2], [1.0, 2.0]):
+        with pytest.raises(ValueError, match="at must be numbers, got nan at 1"):
+            Cox(times, [1, 1]).baseline_hazard(torch.zeros(2), at=[1.0, math.nan])
+
+
 @pytest.mark.parametrize("ties", [False, True])
 def test_hazards_at_chosen_times_are_those_of_lifelines(ties):
     _, time, event = patients(ties)

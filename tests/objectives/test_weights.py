@@ -2,10 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from objectives.zoo import CASES, mean, sigmoid
 
+from fcco import losses as L
 from fcco import objectives as O
 
 N = 40
@@ -197,6 +199,32 @@ def test_a_list_counts_by_the_mean_weight_of_its_items(kind):
     )
     both = kind(GRADES, LENGTHS, weights=importance.double() * sums / LENGTHS)
     close(value_and_gradient(weighted, h, uneven), value_and_gradient(both, h))
+
+
+@pytest.mark.parametrize("kind", [O.NDCG, O.ListNet])
+def test_weights_of_lists_stay_with_their_lists(kind):
+    h, weights = torch.tensor([0.3, 0.1, 0.2, 0.9]), torch.tensor([100.0, 1.0])
+    grades, lengths = [1, 0, 1, 0], [2, 2]
+    training = kind(grades, lengths, weights=weights)
+    before = training.exact(h)
+    assert training.on(grades, lengths).exact(h) == kind(grades, lengths).exact(h)
+    assert training.on(grades, lengths, weights=weights).exact(h) == before
+    weights.fill_(1)  # of the caller
+    assert training.exact(h) == before
+    with pytest.raises(ValueError, match=r"weights must have shape \(2,\), got \(1,\)"):
+        training.on(grades, lengths, weights=[1.0])
+
+
+@pytest.mark.parametrize("kind", [L.NDCGLoss, L.ListNetLoss])
+def test_weights_of_lists_are_numbers_in_any_form(kind):
+    states = [
+        kind([1, 0, 1], [2, 1], weights=form([2, 1])).state_dict()
+        for form in (list, np.array, np.float32, torch.tensor, torch.HalfTensor)
+    ]
+    for state in states:
+        kind([1, 0, 1], [2, 1], weights=(2.0, 1.0)).load_state_dict(state)
+    with pytest.raises(RuntimeError, match="belongs to other labels"):
+        kind([1, 0, 1], [2, 1], weights=(1.0, 2.0)).load_state_dict(states[0])
 
 
 @every

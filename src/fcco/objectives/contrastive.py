@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fcco.objectives.domains import check_positive
-from fcco.objectives.pooled import PooledObjective, sum_over_anchors
+from fcco.objectives.pooled import PooledObjective, check_embeddings, sum_over_anchors
 from fcco.objectives.sampling import error_of_means, exponentials
 from fcco.objectives.score import widened
 from fcco.problem.batches import ViewBatch
@@ -71,7 +71,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         if learned not in (None, "common", "individual"):
             raise ValueError(f'learned must be None, "common" or "individual", got {learned!r}')
         self.two_way = two_way
-        self.temperature = temperature
+        self.temperature = float(temperature)
         self.radius = radius
         self.eps = eps
         self.inner_dim = 1 if learned is None else 2
@@ -80,16 +80,16 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         self.temperatures: nn.Parameter | None = None
         if learned is not None:
             count = self.num_blocks if learned == "individual" else 1
-            self.temperatures = nn.Parameter(torch.full((count,), temperature))
+            self.temperatures = nn.Parameter(torch.full((count,), self.temperature))
 
     def _build(self, num_samples: int) -> None:
         self.num_samples = self.inner_size = whole("num_samples", num_samples)
-        if num_samples < 2:
+        if self.num_samples < 2:
             raise ValueError(
                 f"num_samples must be at least 2, got {num_samples}: an anchor is compared with "
                 "other pairs"
             )
-        self.num_blocks = 2 * num_samples if self.two_way else num_samples
+        self.num_blocks = 2 * self.num_samples if self.two_way else self.num_samples
 
     def on(self, num_samples: int) -> Self:
         """Return the same objective for other pairs.
@@ -195,7 +195,9 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         for name, view in (("first", first), ("second", second)):
             if view.ndim != 2 or len(view) != count:
                 raise ValueError(f"{name} must have shape ({count}, d), got {tuple(view.shape)}")
-        x, y = (normalize(widened(view).double(), dim=1) for view in (first, second))
+        x, y = widened(first).double(), widened(second).double()
+        check_embeddings(first=x, second=y)
+        x, y = normalize(x, dim=1), normalize(y, dim=1)
         own = (x * y).sum(1)
         ways = ((x, y, 0), (y, x, count))[: 2 if self.two_way else 1]
 

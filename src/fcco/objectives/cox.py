@@ -249,8 +249,9 @@ class Cox(AnchoredObjective, ScaledObjective):
         if at is None:
             return times, hazard
         at = tensor("at", at).cpu()
-        # Among whole times, H at 2.5 is that at 2.
-        like_times = at.to(times.dtype) if times.is_floating_point() else at.floor().long()
+        if at.isnan().any():
+            raise ValueError(f"at must be numbers, got nan at {int(at.isnan().nonzero()[0])}")
+        like_times = _floor(at) if not times.is_floating_point() else at.to(times.dtype)
         passed = torch.searchsorted(times.to(like_times.dtype), like_times, right=True)
         return at, pad(hazard, (1, 0))[passed]  # 0 before the first time
 
@@ -319,6 +320,21 @@ class _CoxSums(RunningSums):
         else:
             weights = suffix_sums(inverse, after)
         return Update(value, ((own * weights - event) / count).unsqueeze(1))
+
+
+def _floor(at: Tensor) -> Tensor:
+    """Return the last whole times up to ``at``, as int64: among whole times, H at 2.5 is H at 2.
+
+    Examples:
+        >>> _floor(torch.tensor([2.5, -torch.inf, torch.inf])).tolist() == [2, -(2**63), 2**63 - 1]
+        True
+    """
+    if not at.is_floating_point():
+        return at.long()
+    # As int64, numbers from 2^63 on would become negative. They lie behind all whole times.
+    far = at >= 2.0**63
+    floor = at.double().floor().clamp(min=-(2.0**63)).masked_fill(far, 0.0).long()
+    return floor.masked_fill(far, torch.iinfo(torch.int64).max)
 
 
 def _concordance(h: Tensor, times: Tensor, events: Tensor, weight: Tensor | None) -> float:

@@ -60,7 +60,7 @@ class GroupDRO(GroupObjective):
         check_positive(temperature=temperature, cap=1.0 if cap is None else cap)
         self.temperature = temperature
         self.loss = loss
-        self.cap = 10 * temperature if cap is None else cap
+        self.cap = 10 * float(temperature) if cap is None else cap
         self._build(groups, targets)
 
     def inner(self, model: Any, batch: GroupBatch) -> Probe:

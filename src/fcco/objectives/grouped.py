@@ -30,9 +30,14 @@ class GroupObjective(SampledObjective):
         groups = structure(name, groups, None, kind="whole")
         if not len(groups):
             raise ValueError(f"{name} is empty")
-        targets = None if targets is None else tensor("targets", targets)
-        if targets is not None and targets.shape[:1] != groups.shape:
-            raise ValueError(f"{len(groups)} samples have targets of shape {tuple(targets.shape)}")
+        if targets is not None:
+            on_disk = hasattr(targets, "filename")  # a memory map may be larger than the memory
+            targets = tensor("targets", targets)
+            targets = targets if on_disk else targets.clone()
+            if targets.shape[:1] != groups.shape:
+                raise ValueError(
+                    f"{len(groups)} samples have targets of shape {tuple(targets.shape)}"
+                )
         found = groups.unique()
         # A group without samples would have no inner value, and every exact pass would fail.
         if empty := absent(found, int(groups.max()) + 1):

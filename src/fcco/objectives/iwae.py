@@ -48,15 +48,19 @@ class IWAE(SampledObjective, ScaledObjective):
         if not 0 < least_share <= 1:
             raise ValueError(f"least_share must lie in (0, 1], got {least_share}")
         # A row is bounded below by 1 / inner_size of a fresh value.
-        self.inner_size = round(1 / least_share)
+        self.inner_size = round(1 / float(least_share))
         self.exact_samples = whole("exact_samples", exact_samples)
-        check_positive(num_samples=num_samples, exact_samples=exact_samples)
+        check_positive(exact_samples=self.exact_samples)
+        self._build(num_samples)
+
+    def _build(self, num_samples: int) -> None:
         self.num_samples = self.num_blocks = whole("num_samples", num_samples)
+        check_positive(num_samples=self.num_samples)
 
     def on(self, num_samples: int) -> Self:
         """Return the same objective for other points."""
         other = copy(self)
-        other.num_samples = other.num_blocks = whole("num_samples", num_samples)
+        other._build(num_samples)
         return other
 
     def draw(

@@ -3,7 +3,8 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -34,6 +35,7 @@ class ListObjective(ScoreObjective):
 
     top_k: int | None = None
     weights: Any = None
+    """(Q,), how much each list counts, in float64; or None if all count alike."""
 
     @abstractmethod
     def _members(self, grades: Tensor) -> Tensor:
@@ -52,8 +54,10 @@ class ListObjective(ScoreObjective):
             raise ValueError(f"lists {empty} are empty")
         if (grades < 0).any():
             raise ValueError("grades must be finite and not negative")
-        importance = torch.ones(len(lengths)) if self.weights is None else self.weights
-        importance = structure("weights", importance, len(lengths), kind="positive").double()
+        importance = torch.ones(len(lengths), dtype=torch.float64)
+        if self.weights is not None:
+            given = structure("weights", self.weights, len(lengths), kind="positive")
+            self.weights = importance = given.double()
         self.grades, self.lengths = grades, lengths
         self.num_samples = len(grades)
         self._owner = torch.arange(len(lengths)).repeat_interleave(lengths)
@@ -67,6 +71,25 @@ class ListObjective(ScoreObjective):
         self._sizes = lengths[owner]
         self._length = Column(self._sizes.double())
         self._lists = Structure(owner=self._owner, grades=grades.double(), importance=importance)
+
+    def on(self, grades: Any, lengths: Any, *, weights: Any = None) -> Self:  # type: ignore[override]
+        """Return the same objective for other lists.
+
+        Weights belong to their lists, so the other lists have weights of their own.
+
+        Args:
+            grades: (N,), the grade of every item of the other lists.
+            lengths: (Q,), the lengths of the other lists.
+            weights: (Q,), how much each of them counts, or None if all count alike.
+
+        Examples:
+            >>> objective = ListNet([1, 1, 5], [2, 1], weights=[3, 1])
+            >>> objective.on([1, 1, 5], [2, 1]).exact(torch.zeros(3))  # (log 2 + log 1) / 2
+            tensor(0.3466)
+        """
+        other = copy(self)
+        vars(other)["weights"] = weights  # past the lock, which concerns this objective
+        return super(ListObjective, other).on(grades, lengths)
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:
         """Raise a ``ValueError`` if a list is shorter than the samples to draw."""
@@ -264,6 +287,7 @@ class _ListCosts(RunningSums):
             begun = torch.zeros_like(importance).index_fill(0, lists.owner[change.seen], 1.0)
             importance = importance * begun
         total = importance.sum()
+        total = total.where(total > 0, 1.0)  # an empty batch may come first
         value = (importance * self.cache["costs"]).sum() / total
         if not change.slopes:
             return Update(value, None)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fcco.objectives.domains import check_positive, project_ratio
-from fcco.objectives.pooled import PooledObjective, sum_over_anchors
+from fcco.objectives.pooled import PooledObjective, check_embeddings, sum_over_anchors
 from fcco.objectives.sampling import error_of_means, exponentials
 from fcco.objectives.score import widened
 from fcco.problem.batches import PairBatch
@@ -126,6 +126,7 @@ class NCA(PooledObjective, ScaledObjective):
             )
         points = widened(embeddings).double()
         points = points.flatten(1) if points.ndim > 1 else points.unsqueeze(1)
+        check_embeddings(embeddings=points)
         # Distances do not change with the centre, but smaller numbers round less.
         points = (points - points.mean(0)) / math.sqrt(self.temperature)
         classes = self.classes.to(points.device)

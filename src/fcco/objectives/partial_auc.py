@@ -124,11 +124,21 @@ class PartialAUC(RankedObjective, ScaledObjective):
     ) -> float:
         """Return the partial area under the ROC curve in [0, 1], averaged over tasks.
 
+        Without rates, those of the objective count. A given rate replaces both of them, so that
+        ``max_fpr`` alone is the one-way area of any objective.
+
         Args:
             scores: (N,) or (N, T), the scores of all samples.
             weight: (N,), how much each sample counts, or None if all count alike.
-            max_fpr: the largest false positive rate, by default that of the objective.
-            min_tpr: the smallest true positive rate, by default that of the objective.
+            max_fpr: the largest false positive rate, by default 1 if ``min_tpr`` is given.
+            min_tpr: the smallest true positive rate, by default 0 if ``max_fpr`` is given.
+
+        Examples:
+            >>> objective = PartialAUC(torch.tensor([1, 0]), temperature=1.0, min_tpr=0.5)
+            >>> objective.metric(torch.zeros(2))  # of the triangle in the upper half
+            0.25
+            >>> objective.metric(torch.zeros(2), max_fpr=1.0)  # the whole area
+            0.5
         """
         curve = partial_area(*self._rates(max_fpr, min_tpr))
         return mean_over_tasks(scores, self.labels, weight, curve)

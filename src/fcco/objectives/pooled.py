@@ -12,7 +12,7 @@ from fcco.problem.batches import Batch
 from fcco.problem.draws import draw
 from fcco.problem.sampled import SampledObjective
 
-__all__ = ["PooledObjective", "sum_over_anchors"]
+__all__ = ["PooledObjective", "check_embeddings", "sum_over_anchors"]
 
 _PAIRS = 1 << 22
 """Largest number of pairs in one chunk of an exact pass."""
@@ -39,6 +39,24 @@ def sum_over_anchors(count: int, device: torch.device, value: Callable[[Tensor],
         return value(chunks[0])
     again = partial(checkpoint, value, use_reentrant=False, preserve_rng_state=False)
     return torch.stack([again(part) for part in chunks]).sum()
+
+
+def check_embeddings(**embeddings: Tensor) -> None:
+    """Raise a ``FloatingPointError`` that names the first samples whose norm is not finite.
+
+    Examples:
+        >>> check_embeddings(first=torch.tensor([[1.0], [torch.nan]]))
+        Traceback (most recent call last):
+        FloatingPointError: first of samples [1] is not finite, or its norm is not
+    """
+    for name, rows in embeddings.items():
+        # A norm may overflow although every entry is finite, and normalizing would then give 0.
+        lost = ~rows.detach().norm(dim=1).isfinite()
+        if lost.any():
+            samples = lost.nonzero().flatten()[:10].tolist()
+            raise FloatingPointError(
+                f"{name} of samples {samples} is not finite, or its norm is not"
+            )
 
 
 class PooledObjective(SampledObjective):

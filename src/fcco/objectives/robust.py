@@ -74,6 +74,9 @@ class DRO(_OneBlock, ScaledObjective):
         check_positive(temperature=temperature)
         self.temperature = temperature
         self._build(num_samples)
+
+    def _build(self, num_samples: Any) -> None:
+        super()._build(num_samples)
         self.inner_size = self.num_samples
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:

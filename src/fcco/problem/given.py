@@ -65,7 +65,7 @@ def as_inputs(inputs: Any) -> Any:
 
 
 def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
-    """Return one label per sample as a CPU tensor of shape (count,), after checking its values.
+    """Return a copy of one label per sample, a CPU tensor of shape (count,), after checking it.
 
     Args:
         name: the name of the argument in errors.
@@ -102,9 +102,9 @@ def structure(name: str, given: Any, count: int | None, *, kind: str) -> Tensor:
     if wrong.any():
         place = int(wrong.nonzero()[0])
         raise ValueError(f"{name} must be {_KINDS[kind]}, got {values[place].item()} at {place}")
-    if real:
-        return values
-    return values.bool() if kind == "binary" else values.long()
+    # A copy: the caller may change the array later.
+    kept = values.dtype if real else torch.bool if kind == "binary" else torch.int64
+    return values.to(kept, copy=True)
 
 
 def hint(values: Tensor) -> str:
