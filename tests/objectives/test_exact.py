@@ -310,10 +310,24 @@ def test_validation_needs_no_second_objective(name):
 
 def test_every_kind_goes_to_other_data():
     assert {type(NAMED[name].objective) for name in FEWER} == {type(c.objective) for c in CASES}
-    points = O.IWAE(3).on(torch.tensor(5))
+    points = O.IWAE(3)
+    points.lock()
+    points = points.on(torch.tensor(5))
     assert (points.num_blocks, points.num_samples, points.inner_size) == (5, 5, 10**4)
     with pytest.raises(ValueError, match="num_samples must be positive"):
         points.on(0)
+
+
+@pytest.mark.parametrize("name", FEWER)
+def test_an_objective_that_has_a_table_goes_to_other_data(name):
+    """Only its own settings are locked."""
+    objective = NAMED[name].objective.on(*FEWER[name])
+    objective.lock()
+    other = objective.on(*FEWER[name])
+    other.inner_dim = 9
+    assert other.num_samples == 6
+    with pytest.raises(AttributeError, match="num_samples cannot be changed"):
+        objective.num_samples = 7
 
 
 @pytest.mark.parametrize("arrays", [False, True], ids=["tensors", "arrays"])

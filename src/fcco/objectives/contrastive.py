@@ -1,7 +1,6 @@
 """Global contrastive losses, with one block per anchor, compared with all other pairs."""
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any, Literal, Self
 
 import torch
@@ -11,7 +10,7 @@ from torch.nn.functional import normalize
 from fcco.objectives.domains import check_positive
 from fcco.objectives.pooled import PooledObjective, check_embeddings, sum_over_anchors
 from fcco.objectives.sampling import error_of_means, exponentials
-from fcco.objectives.score import widened
+from fcco.objectives.score import unlocked, widened
 from fcco.problem.batches import ViewBatch
 from fcco.problem.given import whole
 from fcco.problem.probe import Probe
@@ -101,7 +100,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
             raise ValueError(
                 f"individual temperatures belong to {self.num_samples} pairs, got {num_samples}"
             )
-        other = copy(self)
+        other = unlocked(self)
         other._build(num_samples)
         return other
 

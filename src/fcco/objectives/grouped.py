@@ -1,12 +1,12 @@
 """Objectives whose blocks own their samples, such as groups, bags and constraints."""
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from fcco.objectives.score import unlocked
 from fcco.problem.batches import GroupBatch
 from fcco.problem.draws import draw
 from fcco.problem.given import absent, structure, tensor
@@ -57,7 +57,7 @@ class GroupObjective(SampledObjective):
 
     def on(self, *labels: Any) -> Self:
         """Return the same objective, with its learned parameters, for other samples."""
-        other = copy(self)
+        other = unlocked(self)
         other._build(*labels)
         return other
 

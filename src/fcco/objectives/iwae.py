@@ -1,7 +1,6 @@
 """Importance-weighted bounds for models with latent variables, with one block per data point."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from fcco.objectives.domains import check_positive
 from fcco.objectives.sampling import exponentials, standard_error
-from fcco.objectives.score import widened
+from fcco.objectives.score import unlocked, widened
 from fcco.problem.batches import PointBatch
 from fcco.problem.given import whole
 from fcco.problem.probe import Probe
@@ -59,7 +58,7 @@ class IWAE(SampledObjective, ScaledObjective):
 
     def on(self, num_samples: int) -> Self:
         """Return the same objective for other points."""
-        other = copy(self)
+        other = unlocked(self)
         other._build(num_samples)
         return other
 

@@ -3,7 +3,6 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from copy import copy
 from typing import Any, Self
 
 import torch
@@ -14,7 +13,13 @@ from fcco.objectives.pair_sums import PairSums
 from fcco.objectives.pairs import Pairs, Term
 from fcco.objectives.running import Change, RunningSums, Update
 from fcco.objectives.sampling import cost_probe, exponential_probe
-from fcco.objectives.score import ScoreObjective, differences, read_scores, read_weight
+from fcco.objectives.score import (
+    ScoreObjective,
+    differences,
+    read_scores,
+    read_weight,
+    unlocked,
+)
 from fcco.objectives.structure import Column, Structure
 from fcco.objectives.surrogates import SquaredHinge, Surrogate
 from fcco.problem.batches import PairBatch
@@ -87,8 +92,8 @@ class ListObjective(ScoreObjective):
             >>> objective.on([1, 1, 5], [2, 1]).exact(torch.zeros(3))  # (log 2 + log 1) / 2
             tensor(0.3466)
         """
-        other = copy(self)
-        vars(other)["weights"] = weights  # past the lock, which concerns this objective
+        other = unlocked(self)
+        other.weights = weights
         return super(ListObjective, other).on(grades, lengths)
 
     def check_draw(self, samples: int, *, replacement: bool) -> None:

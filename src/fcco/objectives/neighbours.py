@@ -1,7 +1,6 @@
 """Neighbourhood components analysis, with one block per point."""
 
 import math
-from copy import copy
 from typing import Any, Self
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 from fcco.objectives.domains import check_positive, project_ratio
 from fcco.objectives.pooled import PooledObjective, check_embeddings, sum_over_anchors
 from fcco.objectives.sampling import error_of_means, exponentials
-from fcco.objectives.score import widened
+from fcco.objectives.score import unlocked, widened
 from fcco.problem.batches import PairBatch
 from fcco.problem.given import structure
 from fcco.problem.probe import Probe
@@ -69,7 +68,7 @@ class NCA(PooledObjective, ScaledObjective):
 
     def on(self, classes: Any) -> Self:
         """Return the same objective for other points."""
-        other = copy(self)
+        other = unlocked(self)
         other._build(classes)
         return other
 

@@ -4,13 +4,14 @@ from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from fcco.problem.batches import PairBatch
 from fcco.problem.given import tensor
+from fcco.problem.objective import Objective
 from fcco.problem.sampled import SampledObjective
 
 if TYPE_CHECKING:
@@ -23,8 +24,12 @@ __all__ = [
     "read_outputs",
     "read_scores",
     "read_weight",
+    "unlocked",
     "widened",
 ]
+
+
+AnyObjective = TypeVar("AnyObjective", bound=Objective)
 
 
 class ScoreObjective(SampledObjective):
@@ -95,9 +100,7 @@ class ScoreObjective(SampledObjective):
         Settings and learned parameters are shared. The arguments are those that the constructor
         takes by position.
         """
-        other = copy(self)
-        # The copy has no table yet, so its settings may be set again.
-        vars(other)["_locked"] = False
+        other = unlocked(self)
         for name in list(vars(other)):  # drop what was derived from the labels of this objective
             if isinstance(getattr(type(other), name, None), cached_property):
                 del vars(other)[name]
@@ -110,6 +113,20 @@ class ScoreObjective(SampledObjective):
         If there are none, return None. The loss then calls ``exact`` in every step.
         """
         return None
+
+
+def unlocked(objective: AnyObjective) -> AnyObjective:
+    """Return a copy whose settings may be changed: no table was built from the copy yet.
+
+    Examples:
+        >>> from fcco.objectives import DRO
+        >>> objective = DRO(3, temperature=1.0)
+        >>> objective.lock()
+        >>> unlocked(objective).temperature = 2.0
+    """
+    other = copy(objective)
+    vars(other)["_locked"] = False
+    return other
 
 
 def widened(outputs: Tensor) -> Tensor:
