@@ -164,7 +164,7 @@ def test_any_history(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_many_histories(name):
-    run_histories(name, examples=300)
+    run_histories(name, examples=100)
 
 
 def run_histories(name, examples):

@@ -36,7 +36,7 @@ class AUC(TaskObjective, ScaledObjective):
     order has a gradient that does not vanish. Adding a constant to all scores changes nothing. With
     an optimizer this holds up to a constant of 350 T. Beyond it the smaller of the two sums
     vanishes beside the larger one: the value is too large, and the class of the smaller sum has no
-    gradient, until the scores have come back. ``exact`` and ``AUCLoss`` take scores of any size.
+    gradient, until the scores are smaller again. ``exact`` and ``AUCLoss`` take scores of any size.
 
     Block i is task i, which is column i of the scores. With an optimizer, pass
     ``updated_slopes=True``: training collapses if the slopes come from stale rows of exponentials.
