@@ -174,9 +174,9 @@ class ScoreLoss(Criterion):
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         found = state.get(f"{prefix}scores")
         accepted = self._find_flaw(state, prefix) is None
+        super()._load_from_state_dict(state, prefix, *args)
         if self.sums is not None and isinstance(found, Tensor) and accepted:
             self.sums.invalid = found.dtype != self.scores.dtype
-        super()._load_from_state_dict(state, prefix, *args)
 
     def refresh(self, scores: Tensor, index: Tensor | None = None) -> None:
         """Write scores into the table without a gradient, in eval mode and under ``no_grad`` too.
