@@ -172,10 +172,10 @@ class ScoreLoss(Criterion):
         super()._save_to_state_dict(*args)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Load the table; if its scores are rounded on the way, their sums are recomputed."""
         found = state.get(f"{prefix}scores")
-        accepted = self._find_flaw(state, prefix) is None
         super()._load_from_state_dict(state, prefix, *args)
-        if self.sums is not None and isinstance(found, Tensor) and accepted:
+        if self.sums is not None and isinstance(found, Tensor):
             self.sums.invalid = found.dtype != self.scores.dtype
 
     def refresh(self, scores: Tensor, index: Tensor | None = None) -> None:
