@@ -247,8 +247,10 @@ def test_names_are_never_parsed(tmp_path, end, names):
 
 
 def test_numbers_come_by_size_and_before_words():
-    ordered = [*map(str, range(50)), "inf", "nan", "word"]
-    assert _in_order(reversed(ordered)) == ordered
+    """Many lists: a name that cannot be compared may by chance be where it belongs in one of them."""
+    for count in range(50):
+        ordered = [*map(str, range(count)), "inf", "nan", "word"]
+        assert _in_order(reversed(ordered)) == ordered
 
 
 def save(frame, path):
