@@ -247,7 +247,7 @@ def test_names_are_never_parsed(tmp_path, end, names):
 
 
 def test_numbers_come_by_size_and_before_words():
-    """Many lists: a name that cannot be compared may by chance be where it belongs in one of them."""
+    """In many lists, because a name that cannot be compared may be in its place by chance."""
     for count in range(50):
         ordered = [*map(str, range(count)), "inf", "nan", "word"]
         assert _in_order(reversed(ordered)) == ordered
