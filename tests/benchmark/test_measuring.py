@@ -100,6 +100,7 @@ def test_lbfgs_reaches_the_optimum_and_the_run_ends_there(load):
     assert task.passes < 60
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", [name for name in USUAL if name != "lbfgs"])
 @pytest.mark.parametrize("load", PROBLEMS)
 def test_every_usual_solver_comes_nearer(load, name):

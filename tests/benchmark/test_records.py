@@ -36,6 +36,7 @@ def names(directory):
     return [json.loads(line)["name"] for line in lines]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_repeats_nothing(tmp_path):
     words = ("--problem", "tiny:tiny_push", "--solver", "sox", "--solver", "in-batch", "--batch")
     words += (12, "--tuned", 3, "--passes", 20, "--output", tmp_path)
@@ -61,6 +62,7 @@ def test_a_killed_run_goes_on_and_repeats_nothing(tmp_path):
     assert sorted(found) == sorted(expected)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_in_one_line_and_keeps_what_was_done(tmp_path):
     words = ("--problem", "tiny:tiny_push", "--solver", "msvrm-v3", "--batch", 2)
     process = start(HERE, *words, "--tuned", 8, "--passes", 100, "--output", tmp_path)

@@ -100,6 +100,7 @@ def test_the_setting_with_the_best_held_out_auc_is_taken():
         chosen(LAPTOP, item, [diverged])
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ARTEFACTS)
 def test_every_figure_and_table_is_drawn_from_records_alone(tmp_path, name):
     scale = replace(LAPTOP, sets=("usps", "mnist"), networks=("cnn",), seeds=1)
@@ -130,6 +131,7 @@ def small(monkeypatch):
     monkeypatch.setitem(SCALES, "quick", scale)
 
 
+@pytest.mark.slow
 def test_reproduce_tunes_runs_draws_and_resumes(tmp_path, small):
     first = run("reproduce", "figure2", "--quick", "--output", tmp_path, "--workers", 1)
     assert first.exit_code == 0, first.output

@@ -59,7 +59,9 @@ def test_the_optimum_is_that_of_lifelines():
     assert batch_sizes.cox()[1]["best"] == pytest.approx(mean, abs=1e-6)
 
 
-@pytest.mark.parametrize("part", [F1, COX], ids=lambda part: part.title)
+@pytest.mark.parametrize(
+    "part", [pytest.param(F1, marks=pytest.mark.slow), COX], ids=lambda part: part.title
+)
 def test_the_loss_of_one_sample_teaches_nothing(part):
     of_batch, ours = (fit(0, 0.2, quiet) for fit in part.contenders.values())
     assert ours.cost == of_batch.cost == [64, 16, 4, 1]

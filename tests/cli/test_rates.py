@@ -37,6 +37,7 @@ def test_measuring_is_deterministic_and_seeds_differ():
     assert len(set(values[0])) == 4
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("key", QUESTIONS)
 def test_every_question_can_be_asked(key):
     question = QUESTIONS[key]

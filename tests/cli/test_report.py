@@ -213,15 +213,19 @@ IN_CONFIG = ["data", "method", "update", "seed", "lr", "blocks_per_step", "note"
 IN_CURVE = ["step", "samples", "values", "gradients", "seconds", "objective", "ap"]
 
 
-@given(
-    st.one_of(
-        st.tuples(st.just(None), st.sampled_from(KEYS), ODD),
-        st.tuples(st.just("config"), st.sampled_from(IN_CONFIG), ODD),
-        st.tuples(st.just("curve"), st.sampled_from(IN_CURVE), ODD),
-    )
+CHANGES = st.one_of(
+    st.tuples(st.just(None), st.sampled_from(KEYS), ODD),
+    st.tuples(st.just("config"), st.sampled_from(IN_CONFIG), ODD),
+    st.tuples(st.just("curve"), st.sampled_from(IN_CURVE), ODD),
 )
-@settings(max_examples=20, deadline=None)
-def test_whatever_a_record_holds_the_others_are_shown(change):
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_whatever_a_record_holds_the_others_are_shown(count):
+    settings(max_examples=count, deadline=None)(given(CHANGES)(show_beside_a_good_record))()
+
+
+def show_beside_a_good_record(change):
     part, key, value = change
     odd = json.loads(json.dumps(run(name="odd")))
     place = {None: odd, "config": odd["config"], "curve": odd["curve"][1]}[part]

@@ -30,6 +30,7 @@ def test_the_sequence_covers_the_ranges_evenly():
     assert all(point.alpha == 0.3 for point in sobol(Config(method="soap", alpha=0.3), 4))
 
 
+@pytest.mark.slow
 def test_the_best_is_kept_and_more_trials_go_on(tmp_path, capsys):
     words = ("tune", *TINY, "--method", "sox", "--objective", "auc", "--output", tmp_path)
     done = call(capsys, *words, "--trials", 2)

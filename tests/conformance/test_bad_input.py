@@ -126,11 +126,18 @@ CORRUPTIONS = {
 }
 
 
+@pytest.mark.parametrize("count", [12, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=35, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_corrupted_probe_changes_nothing(name, data):
-    entry = CATALOGUE[name]
+def test_corrupted_probe_changes_nothing(name, count):
+    @settings(max_examples=count, deadline=None, derandomize=True)
+    @given(data=st.data())
+    def check(data):
+        refuse_a_corrupted_probe(CATALOGUE[name], data)
+
+    check()
+
+
+def refuse_a_corrupted_probe(entry, data):
     corruption = data.draw(st.sampled_from(sorted(CORRUPTIONS)))
     row = data.draw(st.integers(0, 2))
     steps = data.draw(st.integers(0, 6))
@@ -157,6 +164,7 @@ def test_corrupted_probe_changes_nothing(name, data):
     job.step(draw)  # and the run goes on
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ANCHORED)
 @pytest.mark.parametrize("corruption", sorted(CORRUPTIONS))
 @pytest.mark.parametrize("first", [True, False])

@@ -85,6 +85,7 @@ WHEN = {
 }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize(

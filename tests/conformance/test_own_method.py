@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 MINE = """
@@ -29,6 +31,7 @@ def run_suite(directory, equations):
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_own_method(tmp_path):
     right, wrong = {"u": "SOXE", "z": "momentum"}, {"u": "MSVR", "z": "momentum"}
     said = run_suite(tmp_path, right)

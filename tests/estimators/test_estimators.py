@@ -76,6 +76,7 @@ def partial(model, X, y, extra):
     return model.partial_fit(X, y, **extra)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("hidden", [(), (8,)])
 def test_a_seed_decides_everything_and_the_global_one_is_left_alone(case, hidden):
     make, X, y, extra = case
@@ -94,6 +95,7 @@ def test_a_seed_decides_everything_and_the_global_one_is_left_alone(case, hidden
         assert (output(other, X) != fits[0]).any()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("hidden", [(), (8,)])
 def test_two_partial_fits_are_one_longer_one_also_through_a_pickle(case, hidden):
     make, X, y, extra = case
@@ -119,6 +121,7 @@ def test_partial_fit_goes_on_after_fit_and_with_other_data(case):
     assert np.isfinite(output(model, X)).all()
 
 
+@pytest.mark.sweep(3)
 def test_partial_fits_learn(case):
     make, X, y, extra = case
     model = make(partial_steps=40, random_state=0)
@@ -221,6 +224,7 @@ def test_one_width_is_one_hidden_layer():
     assert_array_equal(output(one.fit(X, y), X), output(many.fit(X, y), X))
 
 
+@pytest.mark.sweep(3)
 def test_a_data_frame_keeps_its_names_and_others_are_refused(case):
     """All of it without a warning, which would be an error here."""
     pandas = pytest.importorskip("pandas")

@@ -225,6 +225,7 @@ def test_sparse_features_are_never_written_out_whole():
         assert peak < 8e7
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("make", [AUCClassifier, APClassifier])
 @pytest.mark.parametrize("pos_label", [None, "no", "yes"])
 @pytest.mark.parametrize("more", [{}, {"early_stopping": False}])

@@ -32,6 +32,7 @@ def passes(criterion, scores, size, seed=0):
     return loss.detach(), total
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("size", [1, 7, 45])
 @pytest.mark.parametrize("scale", [1.0, 20.0])

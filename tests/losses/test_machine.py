@@ -158,7 +158,7 @@ def test_every_criterion_has_a_dictionary():
 
 @pytest.mark.parametrize("name", CASES)
 def test_any_history(name):
-    run_histories(name, examples=6)
+    run_histories(name, examples=4)
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ def train(criterion, network, case, indices, lr=0.05):
 # The step -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("case", zoo.CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("rule", [torch.optim.AdamW, torch.optim.SGD], ids=["adamw", "sgd"])
 def test_a_table_loss_is_the_step_of_sox(case, rule):

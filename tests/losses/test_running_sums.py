@@ -9,7 +9,7 @@ from fcco import losses as L
 # Calls in eval mode and without gradients are what these tests are about; they warn.
 pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
 
-STEPS = 150
+STEPS = 75
 
 
 @pytest.fixture(autouse=True)

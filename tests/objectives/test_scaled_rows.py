@@ -229,6 +229,7 @@ def combinations():
             yield pytest.param(method, rule, name, marks=() if fast else pytest.mark.slow)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("method", "rule", "name"), list(combinations()))
 def test_scaled_rows_follow_plain_rows(method, rule, name):
     entry = CATALOGUE[method]
@@ -271,6 +272,7 @@ def restless(base):
     return other
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("method", "name"), half(0))
 def test_units_do_not_matter(method, name):
     entry = CATALOGUE[method]

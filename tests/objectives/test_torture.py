@@ -228,6 +228,7 @@ def take(opt, objective, model, batch, params):
         assert finite(opt.table.gather(torch.arange(objective.num_blocks)))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "setting", "optimizer", "precision"), list(everything()))
 def test_nothing_overflows(name, setting, optimizer, precision):
     size, temperature, structure = SETTINGS[setting]
@@ -252,6 +253,7 @@ def jumps():
             yield pytest.param(name, optimizer, marks=() if fast else pytest.mark.slow)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "optimizer"), list(jumps()))
 def test_rows_survive_a_model_that_jumps(name, optimizer):
     """Scores a thousand times larger from one step to the next, and back: all rows are stale, and

@@ -214,6 +214,7 @@ def test_without_moving_every_gamma_gives_the_table_of_sox(gamma, version):
     assert_equal(*tables)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_relabelling_blocks_changes_nothing(name):
     entry = CATALOGUE[name]
@@ -239,6 +240,7 @@ def test_relabelling_blocks_changes_nothing(name):
         )
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", CATALOGUE)
 @pytest.mark.parametrize("update", [fcco.updates.Plain(), fcco.updates.Normalized()])
 def test_splitting_parameters_into_groups_changes_nothing(name, update):
@@ -256,6 +258,7 @@ def test_splitting_parameters_into_groups_changes_nothing(name, update):
     assert_equal(*ends)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", CATALOGUE)
 @pytest.mark.parametrize("with_loss", [False, True])
 def test_micro_batches_change_nothing(name, with_loss):

@@ -33,6 +33,7 @@ RUNNABLE = {
 RUNNABLE["adam"] = RECIPES["adam"](m=M, B1=B1, T=STEPS, delta=0.1, beta2=0.9)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_runs_of_a_sweep_are_single_runs(name):
     recipe = RUNNABLE[name]

@@ -195,6 +195,7 @@ def falling(method, seed, *, data="usps", status="finished"):
     return run(points, method=method, seed=seed, data=data, status=status, key="objective")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("share_y", [False, True])
 @pytest.mark.parametrize("y", ["objective", "auc"])
 def test_figures_are_written(tmp_path, y, share_y):

@@ -173,6 +173,7 @@ def batch_of(case, rows):
     return case.objective.batch(take(case.inputs, rows), rows)
 
 
+@pytest.mark.sweep(3)
 @every
 def test_values_of_uniform_samples_are_unbiased(case):
     """Over all sets of 4 samples: the mean of each block, where it is not left out, is g_i."""

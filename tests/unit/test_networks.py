@@ -24,6 +24,7 @@ WEIGHTS = {
 """Of the published networks, without the stem and the last layer, which depend on the data."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_grey_and_colour_images_of_any_size(name):
     for channels, side in ((1, 8), (3, 33), (1, 40)):
@@ -38,6 +39,7 @@ def test_grey_and_colour_images_of_any_size(name):
         assert not outputs[0].equal(outputs[1]), "it looks at its input"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_seed_alone_decides_the_weights(name):
     shape = (1, 8, 8)
@@ -116,10 +118,11 @@ def queries_of(method):
 @pytest.mark.parametrize(
     ("network", "method"),
     [
-        # The deeper ones take seconds for each method.
+        # Each of them takes seconds.
         pytest.param(
-            *pair, marks=[pytest.mark.slow] if "18" not in pair[0] and pair[1] != "msvrm-v2" else []
+            *pair, marks=[] if pair[1] == "msvrm-v2" or pair == ("resnet18", "msvrm-v3") else slow
         )
+        for slow in [pytest.mark.slow]
         for pair in product(DEEP, choices_of("method"))
     ],
 )
