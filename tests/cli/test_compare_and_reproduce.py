@@ -161,6 +161,7 @@ def test_reproduce_says_what_it_lacks(tmp_path, small, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_compare_gives_all_the_same_work(tmp_path):
     words = ("--methods", "sox,msvrm-v1,msvrm-v3:normalized,cross-entropy,min-max", "--seeds", 2)
     budget = ("--steps", 15, "--network", "linear", "--evaluations", 3)

@@ -177,6 +177,7 @@ def test_lost_state_is_an_error(entry: Entry) -> None:
         assert_unchanged(before, job.model, job.opt)
 
 
+@pytest.mark.sweep(3)
 def test_pickles_and_copies(entry: Entry) -> None:
     """A pickled or deep-copied optimizer continues bit for bit, also with a scheduler."""
     copiers: tuple[Callable[[Any], Any], ...] = (
@@ -372,6 +373,7 @@ def test_discards_gradients(entry: Entry) -> None:
     assert all(p.grad is None for p in twin.model.parameters())
 
 
+@pytest.mark.sweep(3)
 def test_compiled_models(entry: Entry) -> None:
     """A compiled model steps like the plain one, and moving parameters recompiles nothing."""
     graphs = 0

@@ -135,6 +135,7 @@ def copy(run, directory):
     return directory / "run"
 
 
+@pytest.mark.slow
 def test_two_ranks_follow_one_process(one, two):
     assert_close(two, one)
     assert saved(two) == [STEPS - 1, STEPS], "the last two are kept"

@@ -42,6 +42,7 @@ def setup(case):
     return model, case.criterion().float(), torch.optim.Adam(model.parameters(), 0.05), x
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_resume_in_the_middle_of_a_pass_is_bit_exact(case):
     steps = list(batches(case))

@@ -133,6 +133,7 @@ def grids(objective, block, replacement):
         yield torch.tensor(point, dtype=torch.float64)
 
 
+@pytest.mark.sweep(3)
 @every
 @pytest.mark.parametrize("replacement", [True, False])
 def test_sampled_values_are_unbiased_by_enumeration(case, replacement):
