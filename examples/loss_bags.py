@@ -29,7 +29,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--quick", action="store_true")
 parser.add_argument("--seed", type=int, default=0)
 given = parser.parse_args()
-patients, largest, epochs = (150, 100, 12) if given.quick else (240, 3000, 10)
+patients, largest, epochs = (150, 100, 6) if given.quick else (240, 3000, 10)
 LR = {1: 6e-4, 8: 3e-3, 32: 3e-3}  # the best of a grid for each batch size
 
 

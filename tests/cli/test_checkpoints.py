@@ -150,6 +150,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_the_command_on_a_full_disk(stopped):
     """A limit on the size of a file that metrics keep and a checkpoint does not."""
     before = contents(stopped / "checkpoints")

@@ -150,6 +150,7 @@ def test_the_command_killed_and_stopped(tmp_path, undisturbed):
     assert_same_run(run, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_stop_at_every_place_of_a_snapshot_period(tmp_path, undisturbed):
     output, steps = tmp_path / "run", []
 

@@ -524,6 +524,7 @@ def test_survival_and_ranking_runs_end_with_their_metrics(tmp_path, capsys):
     assert done.out.splitlines()[-1] == f"test NDCG@10 {expected:.4f}"
 
 
+@pytest.mark.slow
 def test_compare_refuses_records_of_a_changed_file(tmp_path, capsys):
     path = write_csv(tmp_path / "my.csv", *CLASSES)
     words = (

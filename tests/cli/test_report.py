@@ -220,7 +220,7 @@ CHANGES = st.one_of(
 )
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_whatever_a_record_holds_the_others_are_shown(count):
     settings(max_examples=count, deadline=None)(given(CHANGES)(show_beside_a_good_record))()
 

@@ -99,6 +99,7 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_nothing_but_divergence_is_an_error(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("fcco_lab.cli.tune.sobol", lambda config, trials: [diverging(config)])
     done = call(capsys, "tune", *TINY, "--update", "plain", "--output", tmp_path)

@@ -27,6 +27,7 @@ def state(criterion):
     return {key: tensor.clone() for key, tensor in criterion.state_dict().items()}
 
 
+@pytest.mark.sweep(3)
 @every_criterion
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_several_recomputed_calls_before_one_backward(name, accumulate):

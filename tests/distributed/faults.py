@@ -10,14 +10,14 @@ from support.faults import FailAt, Fault
 from support.job import assert_unchanged, capture
 
 
-def fail_each(case, parallel, every, first=1):
+def fail_each(case, parallel):
     """In a snapshot, where there is one, and in a step; returns how many operations there were."""
     run, twin = (Run(case, parallel).run(1, 4) for _ in range(2))
     total = 0
     for act in (Run.snapshot, lambda run: run.opt.step(lambda: run.inner(run.draw(5)))):
         if act is Run.snapshot and not run.opt.method.anchored:
             continue
-        before, k = capture(run.module, run.opt), first
+        before, k = capture(run.module, run.opt), 1
         while True:
             mode = FailAt(k, aligned=True)
             try:
@@ -27,7 +27,7 @@ def fail_each(case, parallel, every, first=1):
                 assert_unchanged(before, run.module, run.opt)
             else:
                 break
-            k += every
+            k += 1
         act(twin)
         total += mode.count
     for name in ("params", "z"):
@@ -37,11 +37,11 @@ def fail_each(case, parallel, every, first=1):
 
 
 if __name__ == "__main__":
-    directory, every, *cases = sys.argv[1:]
+    directory, *cases = sys.argv[1:]
     rank, _ = join(directory)
-    for number, case in enumerate(cases):
+    for case in cases:
         for parallel in RECOVERING:
-            count = fail_each(case, parallel, int(every), 1 + number % int(every))
+            count = fail_each(case, parallel)
             sys.stdout.write(f"{case} {parallel}: {count} operations\n")
             sys.stdout.flush()
     # Collectives of the steps that failed were never waited for, and torch may abort at exit while

@@ -130,9 +130,9 @@ def run(name, world, parallel):
     }
 
 
-def main(directory, parallel):
+def main(directory, parallel, *names):
     rank, world = join(directory)
-    results = {name: run(name, world, parallel) for name in JOBS}
+    results = {name: run(name, world, parallel) for name in names}
     torch.save(results, f"{directory}/{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()

@@ -91,6 +91,7 @@ OTHERS += [
 
 # The check of the array API is skipped, with a warning, unless SCIPY_ARRAY_API=1 is set before
 # SciPy is imported: then it passes.
+@pytest.mark.sweep(3)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(LINEAR, expected_failed_checks=expected_failures, xfail_strict=True)
 def test_checks(estimator, check):

@@ -51,7 +51,10 @@ NOT_GIVEN = {
 """What torch expects of a module and a loss does not give, by the name of PyTorch's test."""
 
 # In eval mode and without gradients a loss warns; the value is looked at all the same.
-pytestmark = pytest.mark.filterwarnings("ignore:.*it is not a validation loss")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*it is not a validation loss"),
+    pytest.mark.sweep(3),
+]
 
 WITHOUT_LABELS = (L.DROLoss, L.CVaRLoss, L.ContrastiveLoss, L.MeansLoss, L.TableLoss)
 

@@ -87,6 +87,7 @@ def test_any_surrogate(build, surrogate):
     close(total, gradient)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_before_all_are_seen_it_is_the_loss_of_those_seen(case, seed):

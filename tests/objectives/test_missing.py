@@ -140,6 +140,7 @@ def test_anchors_of_the_tasks_that_count_are_blocks(name):
         assert torch.equal(batch.columns, objective.columns[batch.blocks])
 
 
+@pytest.mark.sweep(3)
 @every
 @pytest.mark.parametrize("optimizer", ["sox", "v3", "v3 in chunks"])
 def test_optimizers_follow_the_mean_over_the_tasks_that_count(name, optimizer):

@@ -115,13 +115,14 @@ def queries_of(method):
     return values, gradients
 
 
+FAST = [("resnet18", "msvrm-v2"), ("resnet18", "msvrm-v3"), ("densenet121", "msvrm-v2")]
+
+
 @pytest.mark.parametrize(
     ("network", "method"),
     [
         # Each of them takes seconds.
-        pytest.param(
-            *pair, marks=[] if pair[1] == "msvrm-v2" or pair == ("resnet18", "msvrm-v3") else slow
-        )
+        pytest.param(*pair, marks=[] if pair in FAST else slow)
         for slow in [pytest.mark.slow]
         for pair in product(DEEP, choices_of("method"))
     ],

@@ -29,6 +29,7 @@ def test_outputs_are_cleared(path):
     assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
 
 
+@pytest.mark.slow
 def test_f1_batch_size_1():
     names = run("f1_batch_size_1")
     y = names["y_train"]
