@@ -1,5 +1,6 @@
 """fcco: finite-sum coupled compositional optimization, min_w (1/m) sum_i f_i(g_i(w)), in torch."""
 
+from importlib import import_module
 from typing import Any
 
 from fcco import (
@@ -56,6 +57,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "estimators":  # imported at its first use, because it needs scikit-learn
+        return import_module("fcco.estimators")
     if name == "metrics":
         raise AttributeError(
             "fcco.metrics is gone since 0.3: use objective.metric(scores), as "
