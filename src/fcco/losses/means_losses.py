@@ -145,7 +145,8 @@ class CorrelationLoss(MeansLoss):
         concordance = 2 cov(x, y) / (var x + var y + (E x - E y)^2).
 
     Both are averaged over outputs. The table is kept in float64, because variances are differences
-    of means.
+    of means. Predictions that are all equal have no correlation: Pearson's loss is then 1, without
+    a gradient, so do not start from a model whose last layer is zero.
 
     Args:
         num_outputs: the number of values that are predicted for each sample.
