@@ -21,7 +21,8 @@ HERE, SLOW = Path(__file__).parent, pytest.mark.slow
     ],
 )
 def test_ranks_equal_one_process(world, parallel, every, tmp_path):
-    names = list(JOBS)[::every]
+    # The three tables of any objective differ more from each other than the named losses do.
+    names = [name for k, name in enumerate(JOBS) if k % every == 0 or name.startswith("table")]
     finish(start(HERE / "joint.py", world, tmp_path, parallel, *names))
     ranks = [torch.load(tmp_path / f"{rank}.pt") for rank in range(world)]
     for name in names:
