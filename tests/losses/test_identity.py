@@ -8,6 +8,7 @@ from losses import criteria
 from losses.criteria import CASES, generator
 from torch.autograd import forward_ad
 
+import fcco
 from fcco import losses as L
 from fcco import objectives as O
 
@@ -69,6 +70,26 @@ def test_settings_cannot_be_changed_below_a_table():
     other = criterion.objective.on(LABELS[:30])
     other.temperature = 0.1
     assert copy.deepcopy(criterion).objective.temperature == 1.0
+    bags = O.SoftmaxPooling([0, 1, 1], [0, 1], temperature=1.0)
+    L.TableLoss(bags)
+    with pytest.raises(AttributeError, match="temperature cannot be changed"):
+        bags.temperature = 0.1
+
+
+def test_attributes_of_a_users_objective_are_left_to_the_user():
+    class Counting(fcco.Objective):
+        num_blocks, inner_dim = 3, 1
+
+        def __init__(self):
+            self.calls = 0
+
+        def outer(self, u, blocks):
+            self.calls += 1
+            return u.square().sum(1)
+
+    criterion = L.TableLoss(Counting())
+    criterion(fcco.Probe(torch.arange(3), torch.ones(3, 1, requires_grad=True)))
+    assert criterion.objective.calls
 
 
 def test_sample_weights_and_missing_fingerprints_count():

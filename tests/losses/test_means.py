@@ -302,6 +302,17 @@ def test_precision_of_correlations_far_from_zero():
     assert criterion.half().table.rows.dtype == torch.float64
 
 
+@pytest.mark.parametrize("cast", [nn.Module.float, nn.Module.half, nn.Module.double])
+def test_a_cast_leaves_correlations_as_they_are(cast):
+    criterion = L.CorrelationLoss()
+    criterion(torch.rand(5, generator=RANDOM), torch.rand(5, generator=RANDOM))
+    before = copy.deepcopy(criterion.state_dict())
+    cast(nn.Sequential(criterion))
+    for name, buffer in criterion.state_dict().items():
+        assert buffer.dtype == before[name].dtype
+        assert buffer.equal(before[name]), name
+
+
 @pytest.mark.parametrize("concordance", [False, True])
 def test_exact_correlations_far_from_the_first_batch(concordance):
     x = torch.randn(50, generator=RANDOM, dtype=torch.float64)

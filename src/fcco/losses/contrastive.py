@@ -75,7 +75,6 @@ class ContrastiveLoss(RowLoss):
             eps=eps,
         )
         super().__init__(objective, beta=beta)
-        objective.lock()
 
     def exact(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the objective of all N pairs, which is the value to monitor.

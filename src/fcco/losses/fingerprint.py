@@ -35,7 +35,9 @@ def _parts(thing: Any) -> Iterator[bytes]:
     """Yield the parts to hash, each with an end mark, so that (1, 23) differs from (12, 3)."""
     if isinstance(thing, nn.Parameter):
         return
-    if isinstance(thing, Tensor):
+    if isinstance(thing, Tensor) and thing.ndim == 0:  # a setting may be given as a tensor
+        yield from _parts(thing.item())
+    elif isinstance(thing, Tensor):
         # Values count, not their precision: times that come back from a file as float64 are the
         # same times, and so are whole numbers that come back as floats.
         flat = thing.detach().cpu()

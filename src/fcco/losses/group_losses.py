@@ -24,7 +24,6 @@ class _GroupLoss(RowLoss):
 
     def __init__(self, objective: GroupDRO | GroupCVaR, *, beta: Beta) -> None:
         super().__init__(objective, beta=beta)
-        objective.lock()
 
     def forward(self, losses: Tensor, groups: Tensor) -> Tensor:
         """Return the loss of a batch.

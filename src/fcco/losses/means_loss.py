@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -50,6 +51,8 @@ class MeansLoss(RowLoss):
         tensor(0.1429)
     """
 
+    _objective: ClassVar[type[Means]] = Means
+
     objective: Means
     centre: Tensor
     """(m, p), the running means over many batches."""
@@ -67,8 +70,7 @@ class MeansLoss(RowLoss):
         *,
         beta: Beta = "auto",
     ) -> None:
-        super().__init__(Means(function, shape), beta=beta)
-        self.objective.lock()
+        super().__init__(self._objective(function, shape), beta=beta)
         self.register_buffer("centre", torch.zeros_like(self.table.rows))
         self.register_buffer("variance", torch.zeros_like(self.table.rows))
         self.register_buffer("last", torch.zeros_like(self.table.rows))

@@ -1,6 +1,6 @@
 """Losses that are functions of means by name: F1, Dice, correlation and parity."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from fcco.losses.fingerprint import fingerprint
 from fcco.losses.means_loss import MeansLoss
 from fcco.methods import Beta
 from fcco.objectives.domains import check_positive
+from fcco.objectives.means import Means
 from fcco.objectives.score import widened
 from fcco.problem import Probe
 from fcco.problem.given import tensor, whole
@@ -138,6 +139,12 @@ class DiceLoss(MeansLoss):
         return parts[:, self.first_class :]
 
 
+class _Moments(Means):
+    """Means in float64, whose differences of large numbers are variances."""
+
+    row_dtype = torch.float64
+
+
 class CorrelationLoss(MeansLoss):
     """1 - Pearson's correlation of predictions and targets over the data set, or 1 - concordance.
 
@@ -160,6 +167,8 @@ class CorrelationLoss(MeansLoss):
         tensor(0.)
     """
 
+    _objective = _Moments
+
     shift: Tensor
     """(outputs, 2), the numbers that are subtracted from predictions and from targets."""
 
@@ -174,15 +183,6 @@ class CorrelationLoss(MeansLoss):
         self.fingerprint = fingerprint(self.objective, concordance)
         self.register_buffer("shift", torch.zeros(num_outputs, 2, dtype=torch.float64))
         self._first: Tensor = self.shift
-        self.double()
-
-    def _apply(self, *args: Any, **kwargs: Any) -> Self:
-        """Move the module, but keep its buffers in float64."""
-        super()._apply(*args, **kwargs)
-        self.table.rows = self.table.rows.double()
-        for name in ("centre", "variance", "last"):
-            setattr(self, name, getattr(self, name).double())
-        return self
 
     def forward(self, predictions: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
         """Return the loss of a batch.

@@ -61,7 +61,6 @@ class NCALoss(RowLoss):
     ) -> None:
         objective = NCA(classes, temperature=temperature, logarithm=logarithm, eps=eps)
         super().__init__(objective, beta=beta)
-        objective.lock()
         # The classes move with the module, but they are not saved: the fingerprint checks them.
         self.register_buffer("classes", objective.classes.clone(), persistent=False)
 

@@ -96,6 +96,8 @@ class RowLoss(Criterion):
     def __init__(self, objective: Objective, *, beta: Beta = "auto") -> None:
         check_problem(objective, SOX, None)
         super().__init__(objective)
+        if type(objective).__module__.startswith("fcco."):
+            objective.lock()  # of another objective, its author knows what is a setting
         self._least = torch.promote_types(objective.row_dtype, torch.float32)
         self.objective = objective
         self.beta = beta
