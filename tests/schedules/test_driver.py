@@ -192,3 +192,24 @@ def test_driver_refuses_another_method_or_rule():
         Driver(MSVRM(params, Toy(), version=2, update=Normalized(), **common), staged([3]))
     with pytest.raises(ValueError, match="output must be"):
         Driver(MSVRM(params, Toy(), version=2, **common), staged([3]), output="first")
+
+
+def test_an_earlier_iterate_keeps_the_anchors_of_the_last_snapshot():
+    """Those of blocks and those of parameters are of one point, w_s, whatever is handed over."""
+    earlier = 0
+    for seed in range(4):
+        recipe = RECIPES["thm:3"](m=6, B1=3, T=25, n=5)
+        driver, model, problem = build(recipe, output="uniform", seed=seed)
+        drive(driver, model, problem)
+        earlier += driver._kept["table"]["rows"].ne(driver.opt.table.rows).any().item()
+        driver.finish()
+        end = [p.detach().clone() for p in model.parameters()]
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(driver.opt.state[p]["snapshot"])
+            probe = problem.inner(model, problem.everything())
+            for p, w in zip(model.parameters(), end, strict=True):
+                p.copy_(w)
+        order = probe.blocks.argsort()
+        torch.testing.assert_close(driver.opt.table.anchor, probe.values[order], rtol=0, atol=1e-12)
+    assert earlier

@@ -250,6 +250,7 @@ def test_steps_are_numbered_through_the_stages():
         ("new:3", {"m": 10, "B1": 2, "T": 5, "n": -1}, "n must be positive"),
         ("thm:4", {"m": 10, "B1": 2, "mu": 0.0, "epsilon": 0.1}, "mu must be positive"),
         ("new:5", {"m": 10, "B1": 2, "mu": 1.0, "epsilon": float("nan")}, "epsilon"),
+        ("thm:4", {"m": 10, "B1": 2, "mu": 1.0, "epsilon": 1.0}, r"epsilon must be below .*=1\.0"),
     ],
 )
 def test_sizes_outside_a_theorem_are_refused(label, sizes, message):

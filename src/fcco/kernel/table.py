@@ -69,6 +69,8 @@ class Table(nn.Module):
 
     HOST = ("clock", "gain")
     """Buffers that the host reads in every step; they are equal on all ranks."""
+    AT_SNAPSHOT = ("anchor", "samples", "snapshot")
+    """Buffers that only a snapshot writes."""
     RESIZED = ("overlay_blocks", "overlay_rows")
     """Buffers whose length depends on the batch and not on m."""
 

@@ -129,8 +129,13 @@ class Driver:
         # w_t was stored before the step; u_t and z_t, which belong to it, are known only now.
         if self._kept.pop("incomplete", False):
             self._kept["z"] = [z.clone() for z in self._estimates()]
-            if self.opt.table is not None:
-                self._kept["table"] = copy.deepcopy(self.opt.table.state_dict())
+            if (table := self.opt.table) is not None:
+                # The anchors belong to the last snapshot, as the anchors of parameters do, and not
+                # to the iterate.
+                state = table.state_dict().items()
+                self._kept["table"] = {
+                    name: buffer.clone() for name, buffer in state if name not in table.AT_SNAPSHOT
+                }
         self._done += 1
         if not self.finished:
             if self._done + 1 in self.recipe.starts:
@@ -147,8 +152,8 @@ class Driver:
         if "z" in self._kept:
             for z, kept in zip(self._estimates(), self._kept["z"], strict=True):
                 z.copy_(kept)
-        if "table" in self._kept and self.opt.table is not None:
-            self.opt.table.load_state_dict(self._kept["table"])
+        if "table" in self._kept and (table := self.opt.table) is not None:
+            table.load_state_dict({**table.state_dict(), **self._kept["table"]})
         self.opt.restart()
 
     def get_last_lr(self) -> list[float]:

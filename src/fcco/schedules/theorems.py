@@ -404,6 +404,11 @@ def _stagewise(
         given = bound.arguments
         names = ("m", "B1", "n", "mu", "epsilon", "epsilon_0")
         _check(**{name: given[name] for name in names if name in given})
+        if given["epsilon"] >= given["epsilon_0"]:
+            raise ValueError(
+                f"epsilon must be below epsilon_0={given['epsilon_0']}, the gap at the start, got "
+                f"{given['epsilon']}"
+            )
         sizes = {p.name: given[p.name] for p in own}
         # eps_s = eps_0 / 2^s, until the target is reached.
         gaps, gap = [], given["epsilon_0"]
