@@ -2,7 +2,9 @@
 
 import re
 import warnings
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -564,6 +566,17 @@ def test_coefficients_that_are_no_numbers(name, value):
     with pytest.raises(ValueError, match=f"{name} must be"):
         job.opt.step(lambda: job.inner(draw))
     assert_unchanged(before, job.model, job.opt)
+
+
+def test_coefficients_of_any_type():
+    """Schedulers of users compute with NumPy, and NumPy's numbers are those of Python."""
+    ends = []
+    for kind in (float, np.float32, np.float64, Fraction):
+        job = Job(CATALOGUE["msvrm-v1-theory"]).run(2)
+        for name in ("lr", "weight_decay", "alpha", "beta", "gamma"):
+            job.opt.param_groups[0][name] = kind(0.125)
+        ends.append(job.run(2).w)
+    assert all(w.equal(ends[0]) for w in ends)
 
 
 def test_an_alpha_that_is_not_a_number_is_named_once():

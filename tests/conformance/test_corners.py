@@ -515,6 +515,33 @@ def test_safeguard_zero_is_momentum_and_the_bound_is_met():
 # Forward mode ----------------------------------------------------------------------------------
 
 
+def test_single_point_refuses_a_log_scale_that_moves():
+    """Tangents pass through no_grad, so such a scale would change the derivative of the values."""
+
+    class Sums(fcco.ScaledObjective):
+        num_blocks, inner_dim, inner_size = 2, 1, 8
+
+        def scaled_outer(self, u, log_scale, blocks):
+            return u[:, 0].log() + log_scale
+
+    model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
+    opt = fcco.MSVRM(model, Sums(), version=1, lr=0.1, single_point=True)
+
+    def closure(detach):
+        exponents = model(x).T
+        with torch.no_grad():
+            scale = exponents.detach().amax(1) if detach else exponents.amax(1)
+        values = (exponents - scale[:, None]).exp().mean(1, keepdim=True)
+        return Probe(torch.arange(2), values, log_scale=scale)
+
+    for _ in range(2):
+        opt.step(lambda: closure(detach=True))
+    before = capture(model, opt)
+    with pytest.raises(ValueError, match="log_scale has a derivative"):
+        opt.step(lambda: closure(detach=False))
+    assert_unchanged(before, model, opt)
+
+
 def test_single_point_says_when_tangents_are_dropped():
     class Opaque(torch.autograd.Function):
         @staticmethod

@@ -221,3 +221,16 @@ def test_a_gathered_table_wins_over_that_of_the_optimizer_that_loads_it():
     groups, shared = unpack_groups(saved)
     assert groups == [{"params": [0], "lr": 0.1}]
     assert shared is gathered
+
+
+def test_a_parameter_that_froze_before_a_second_snapshot_of_the_same_step_needs_a_third():
+    job = Job(CATALOGUE["msvrm-v3-storm"], kind="network", snapshot_every=None)
+    everything = lambda: job.inner(job.problem.everything())  # noqa: E731
+    job.opt.snapshot(everything)
+    layer = next(job.model.parameters())
+    layer.requires_grad_(False)
+    job.opt.restart()
+    job.opt.snapshot(everything)
+    assert not job.opt.snapshot_due
+    layer.requires_grad_(True)
+    assert job.opt.snapshot_due

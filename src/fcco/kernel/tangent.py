@@ -61,6 +61,12 @@ def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
 
     if not isinstance(probe, Probe) or not isinstance(probe.values, Tensor):
         return probe, None  # the checks will report it
+    scale = probe.log_scale
+    if isinstance(scale, Tensor) and forward_ad.unpack_dual(scale).tangent is not None:
+        raise ValueError(
+            "single_point=True: Probe.log_scale has a derivative along the parameters; compute it "
+            "from detached values, because torch.no_grad() does not stop forward mode"
+        )
     values = forward_ad.unpack_dual(probe.values)
     tangent = values.tangent
     plain = replace(
@@ -68,6 +74,5 @@ def _unpack(probe: Probe) -> tuple[Probe, Tensor | None]:
         values=values.primal,
         pair=primal(probe.pair),
         loss=primal(probe.loss),
-        log_scale=primal(probe.log_scale),
     )
     return plain, None if tangent is None else tangent.detach().clone()

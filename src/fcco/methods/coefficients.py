@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ class Coefficients(Gain):
         """
         first = groups[0]
         alpha, gamma = first["alpha"], first["gamma"]
-        if not isinstance(alpha, float | int) or not 0 < alpha <= 1:
+        if not _is_number(alpha) or not 0 < alpha <= 1:
             raise ValueError(f"alpha must be a number in (0, 1], got {alpha!r}")
         gain = read_gain(first["beta"], memory)
         if isinstance(gamma, str):
@@ -57,11 +58,11 @@ class Coefficients(Gain):
                 raise ValueError(
                     f'gamma must be "theory", "storm", "age" or a number, got {gamma!r}'
                 )
-        elif not isinstance(gamma, float | int) or not 0 <= gamma <= _LARGEST:
+        elif not _is_number(gamma) or not 0 <= gamma <= _LARGEST:
             raise ValueError(f"gamma must be a finite number >= 0, got {gamma!r}")
         for number, group in enumerate(groups):
             for name in ("lr", "weight_decay"):
-                if not isinstance(group[name], float | int) or not 0 <= group[name] <= _LARGEST:
+                if not _is_number(group[name]) or not 0 <= group[name] <= _LARGEST:
                     raise ValueError(
                         f"{name} must be a finite number >= 0, got {group[name]!r}"
                         + (f" in param group {number}" if number else "")
@@ -73,9 +74,9 @@ class Coefficients(Gain):
                         f"{first[name]!r}: alpha, beta and gamma are common to all groups"
                     )
         return cls(
-            lr=first["lr"],
-            alpha=alpha,
-            gamma=gamma,
+            lr=float(first["lr"]),
+            alpha=float(alpha),
+            gamma=gamma if isinstance(gamma, str) else float(gamma),
             beta=gain.beta,
             rule=gain.rule,
             auto=gain.auto,
@@ -116,6 +117,11 @@ class Coefficients(Gain):
         if self.gamma == "theory":
             return gamma_theory(self.beta, num_blocks, blocks_per_step)
         return gamma_storm(self.beta) if isinstance(self.gamma, str) else self.gamma
+
+
+def _is_number(given: object) -> bool:
+    """Return whether it is a real number, of Python or of NumPy."""
+    return isinstance(given, Real)
 
 
 def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:

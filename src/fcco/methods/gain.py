@@ -13,6 +13,7 @@ g(w_t; xi) - u is P + R, and ``Probe.noise`` is the square root of R.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -97,20 +98,20 @@ def read_gain(beta: Beta, memory: Tensor | None = None) -> Gain:
         >>> read_gain(0.3).beta, read_gain(("scent", 0.0)).rule, read_gain("auto").beta
         (0.3, 'scent', 0.5)
     """
-    if isinstance(beta, float | int):
+    if isinstance(beta, Real):  # also NumPy's numbers
         if not 0 < beta <= 1:
             raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
-        return Gain(beta=beta)
+        return Gain(beta=float(beta))
     if beta == "auto":
         if memory is None:
             return Gain(beta=START, auto=True)
         return Gain(beta=chosen_gain(memory), auto=True, learns=learns(memory))
     if isinstance(beta, tuple | list) and len(beta) == 2 and str(beta[0]) in RULES:
         rule, number = beta
-        if isinstance(number, float | int) and (
+        if isinstance(number, Real) and (
             abs(number) < _LARGEST if rule == "scent" else 0 < number <= 1
         ):
-            return Gain(beta=number, rule=rule)
+            return Gain(beta=float(number), rule=rule)
     rules = ", ".join(f'("{name}", number)' for name in RULES)
     raise ValueError(f'beta must be a number in (0, 1], "auto" or one of {rules}, got {beta!r}')
 

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from numbers import Real
 
 from torch import Tensor
 
@@ -37,7 +38,7 @@ def check_problem(objective: Objective, method: Method, snapshot_every: int | No
 
 def check_gain(method: Method, beta: Beta, gamma: Gamma) -> None:
     """Raise a ``ValueError`` if the method cannot use a beta that is not a number."""
-    if isinstance(beta, float | int):
+    if isinstance(beta, Real):
         return
     if method.inner is None:
         raise ValueError(f"beta={beta!r}: {method.name} has no table")

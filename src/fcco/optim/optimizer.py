@@ -314,6 +314,10 @@ class CompositionalOptimizer(RememberingOptimizer):
                 for state, anchor in zip(live.states, anchors, strict=True):
                     state["anchor"] = anchor
                     state[ANCHOR_STEP].fill_(now.step + 1)
+                # A frozen parameter took no part, though it may have at an earlier snapshot of
+                # the same step.
+                for state in live.movable_states[len(live.states) :]:
+                    state[ANCHOR_STEP].fill_(0)
                 if table is not None:
                     if filling is not None:
                         table.fill(filling, step=now.step)
@@ -597,7 +601,8 @@ class CompositionalOptimizer(RememberingOptimizer):
                 continue
             # ``moves`` runs over the parameters of all groups; the next ``size`` are of this one.
             params, along, got = zip(*islice(moves, size), strict=True)
+            lr = float(group["lr"])
             if group["weight_decay"] != 0 and any(got):
                 decaying = [p for p, moved in zip(params, got, strict=True) if moved]
-                torch._foreach_mul_(decaying, 1 - group["lr"] * group["weight_decay"])
-            torch._foreach_add_(params, along, alpha=-group["lr"])
+                torch._foreach_mul_(decaying, 1 - lr * float(group["weight_decay"]))
+            torch._foreach_add_(params, along, alpha=-lr)
