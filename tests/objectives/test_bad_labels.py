@@ -1,5 +1,6 @@
 """Bad or empty labels and settings are named; old constructors say what to write instead."""
 
+import math
 import pickle
 
 import numpy as np
@@ -126,7 +127,18 @@ REFUSALS = {
         lambda: O.AUC(LABELS, cross_entropy=-0.1),
         "cross_entropy must be at least 0",
     ),
-    "margin": (lambda: O.MultiTaskAUC(GROUPS, margin=0.0), "margin must be positive, got 0.0"),
+    "margin": (lambda: O.MultiTaskAUC(GROUPS, margin=0.0), "margin must be positive and finite, got 0.0"),
+    "margin without end": (lambda: O.MultiTaskAUC(GROUPS, margin=torch.inf), "margin must be pos"),
+    "temperature of a word": (
+        lambda: O.AUC(LABELS, temperature="1"),
+        "temperature must be positive and finite, got '1'",
+    ),
+    "no temperature": (lambda: O.AUC(LABELS, temperature=None), "temperature must be .* got None"),
+    "sigmoid that decreases": (lambda: O.Sigmoid(temperature=-1.0), "temperature must be positive"),
+    "sigmoid without a slope": (lambda: O.Sigmoid(temperature=0.0), "temperature must be positive"),
+    "hinge": (lambda: O.SquaredHinge(margin=math.nan), "margin must be a finite number, got nan"),
+    "square": (lambda: O.Squared(margin=math.inf), "margin must be a finite number, got inf"),
+    "cap": (lambda: O.Exponential(cap="20"), "cap must be a finite number, got '20'"),
     "power": (lambda: O.PNormPush(LABELS, power=0.5), "power must be at least 1, got 0.5"),
     "two_way": (
         lambda: O.PartialAUC(LABELS, temperature=1.0, two_way=0.0),

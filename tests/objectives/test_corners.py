@@ -74,8 +74,23 @@ def test_arrays_are_as_good_as_tensors():
         (O.AUC(some.numpy().astype("f4")), O.AUC(some)),
     ):
         assert of_arrays.exact(h).equal(of_tensors.exact(h))
+        assert of_arrays.exact(h.numpy()).equal(of_tensors.exact(h))
+    points, classes = torch.stack([h, -h], dim=1), count % 3
+    nca = O.NCA(classes)
+    assert nca.exact(points.numpy()).equal(nca.exact(points))
+    pairs = O.GlobalContrastive(60, temperature=0.5)
+    assert pairs.exact(points.numpy(), X.numpy()[:, :2]).equal(pairs.exact(points, X[:, :2]))
     groups = O.GroupDRO(np.arange(60) % 3, np.zeros(60, dtype=np.int64), temperature=1.0)
     assert groups.sizes.tolist() == [20] * 3
+
+
+def test_cosines_keep_their_digits_under_autocast():
+    objective = O.GlobalContrastive(6, temperature=0.01)
+    batch = objective.batch((X[:6].float(), X[6:12].float()), torch.arange(6))
+    plain = objective.inner(nn.Identity(), batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = objective.inner(nn.Identity(), batch)
+    assert inside.values.equal(plain.values)
 
 
 NUMBERED = {

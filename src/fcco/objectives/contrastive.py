@@ -12,7 +12,7 @@ from fcco.objectives.pooled import PooledObjective, check_embeddings, sum_over_a
 from fcco.objectives.sampling import error_of_means, exponentials
 from fcco.objectives.score import unlocked, widened
 from fcco.problem.batches import ViewBatch
-from fcco.problem.given import whole
+from fcco.problem.given import tensor, whole
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
@@ -141,17 +141,19 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         views = batch.inputs
         if not isinstance(views, tuple | list) or len(views) != 2:
             raise ValueError("inputs must be a pair, of all first and of all second views")
-        x = normalize(widened(first(views[0])), dim=1)
-        y = normalize(widened(second(views[1])), dim=1)
-        backward = batch.backward.unsqueeze(1)
-        anchors = torch.where(backward, y[batch.anchors], x[batch.anchors])
-        others = torch.where(backward, x[batch.anchors], y[batch.anchors])
-        # The cosine of an anchor and its own partner, which all exponents are relative to.
-        own = (anchors * others).sum(1)
-        cosines = torch.where(
-            backward, anchors @ x[batch.partners].T, anchors @ y[batch.partners].T
-        )
-        return self.compare(batch.blocks, own, cosines, batch.weights, len(batch.partners))
+        x, y = widened(first(views[0])), widened(second(views[1]))
+        # In half precision, exponents (s - s_own) / T of a low temperature would lose their digits.
+        with torch.autocast(x.device.type, enabled=False):
+            x, y = normalize(x, dim=1), normalize(y, dim=1)
+            backward = batch.backward.unsqueeze(1)
+            anchors = torch.where(backward, y[batch.anchors], x[batch.anchors])
+            others = torch.where(backward, x[batch.anchors], y[batch.anchors])
+            # The cosine of an anchor and its own partner, which all exponents are relative to.
+            own = (anchors * others).sum(1)
+            cosines = torch.where(
+                backward, anchors @ x[batch.partners].T, anchors @ y[batch.partners].T
+            )
+            return self.compare(batch.blocks, own, cosines, batch.weights, len(batch.partners))
 
     def compare(
         self, blocks: Tensor, own: Tensor, cosines: Tensor, weights: Tensor, samples: int
@@ -191,6 +193,7 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
             second: (N, d), the embeddings of the second views.
         """
         count = self.num_samples
+        first, second = tensor("first", first), tensor("second", second)
         for name, view in (("first", first), ("second", second)):
             if view.ndim != 2 or len(view) != count:
                 raise ValueError(f"{name} must have shape ({count}, d), got {tuple(view.shape)}")

@@ -1,11 +1,12 @@
 """Projections onto the convex domains of inner values, and checks of arguments."""
 
 import math
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-__all__ = ["check_positive", "project_ratio"]
+__all__ = ["check_finite", "check_positive", "project_ratio"]
 
 
 def project_ratio(u: Tensor, lowest: Tensor | float) -> Tensor:
@@ -35,8 +36,21 @@ def check_positive(**numbers: float) -> None:
         ValueError: temperature must be positive and finite, got 0.0
     """
     for name, number in numbers.items():
-        if not 0 < number < math.inf:
-            raise ValueError(f"{name} must be positive and finite, got {number}")
+        if not (isinstance(number, Real | Tensor) and 0 < number < math.inf):
+            raise ValueError(f"{name} must be positive and finite, got {number!r}")
         whole = name.startswith(("num_", "max_")) or name in ("positives", "top_k")
         if whole and number != int(number):
             raise ValueError(f"{name} must be a whole number, got {number}")
+
+
+def check_finite(**numbers: float) -> None:
+    """Raise a ``ValueError`` that names the first number that is not finite.
+
+    Examples:
+        >>> check_finite(margin=math.nan)
+        Traceback (most recent call last):
+        ValueError: margin must be a finite number, got nan
+    """
+    for name, number in numbers.items():
+        if not (isinstance(number, Real | Tensor) and -math.inf < number < math.inf):
+            raise ValueError(f"{name} must be a finite number, got {number!r}")

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fcco.objectives.curves import area, mean_over_tasks
+from fcco.objectives.domains import check_positive
 from fcco.objectives.labels import read_tasks
 from fcco.objectives.score import partner_scores, read_outputs
 from fcco.objectives.structure import Column, Structure
@@ -99,8 +100,7 @@ class MultiTaskAUC(_Moments):
     inner_dim = 4
 
     def __init__(self, labels: Any, *, margin: float = 1.0) -> None:
-        if not margin > 0:
-            raise ValueError(f"margin must be positive, got {margin}")
+        check_positive(margin=margin)
         self.margin = margin
         self._build(labels)
 

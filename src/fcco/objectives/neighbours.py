@@ -11,7 +11,7 @@ from fcco.objectives.pooled import PooledObjective, check_embeddings, sum_over_a
 from fcco.objectives.sampling import error_of_means, exponentials
 from fcco.objectives.score import unlocked, widened
 from fcco.problem.batches import PairBatch
-from fcco.problem.given import structure
+from fcco.problem.given import structure, tensor
 from fcco.problem.probe import Probe
 from fcco.problem.scaled import ScaledObjective
 
@@ -119,6 +119,7 @@ class NCA(PooledObjective, ScaledObjective):
     def exact(self, embeddings: Tensor) -> Tensor:
         """Return F of the embeddings (N, d) of all points, differentiable, computed in float64."""
         count = self.num_samples
+        embeddings = tensor("embeddings", embeddings)
         if len(embeddings) != count:
             raise ValueError(
                 f"embeddings must have shape ({count}, d), got {tuple(embeddings.shape)}"

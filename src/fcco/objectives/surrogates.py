@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from fcco.objectives.domains import check_finite, check_positive
 from fcco.objectives.sums import by_pairs, interpolated, tails
 
 __all__ = [
@@ -72,6 +73,9 @@ class SquaredHinge(Surrogate):
 
     margin: float = 1.0
 
+    def __post_init__(self) -> None:
+        check_finite(margin=self.margin)
+
     def __call__(self, s: Tensor) -> Tensor:
         """Return l of every entry."""
         return (self.margin + s).clamp(min=0).square()
@@ -99,6 +103,9 @@ class Squared(Surrogate):
     """
 
     margin: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_finite(margin=self.margin)
 
     def __call__(self, s: Tensor) -> Tensor:
         """Return l of every entry."""
@@ -147,6 +154,9 @@ class Sigmoid(Surrogate):
 
     temperature: float = 1.0
 
+    def __post_init__(self) -> None:
+        check_positive(temperature=self.temperature)
+
     def __call__(self, s: Tensor) -> Tensor:
         """Return l of every entry."""
         return torch.sigmoid(s / self.temperature)
@@ -167,6 +177,9 @@ class Exponential(Surrogate):
     """
 
     cap: float = 20.0
+
+    def __post_init__(self) -> None:
+        check_finite(cap=self.cap)
 
     def __call__(self, s: Tensor) -> Tensor:
         """Return l of every entry."""
