@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Subset, TensorDataset
 
 from fcco.data import WithIndex, block_loader, load_digits
 from fcco.objectives import MultiTaskAUC
@@ -169,6 +169,13 @@ def test_indices_of_a_subset_count_where_they_were_wrapped():
         x, _, index = next(iter(DataLoader(dataset, batch_size=2)))
         assert x.tolist() == [4.0, 2.0]
         assert index.tolist() == expected
+
+
+def test_a_sampler_of_batches_gives_an_index_of_each_sample():
+    data = WithIndex(TensorDataset(torch.arange(5.0)))
+    sampler = BatchSampler([4, -2, 0], 2, drop_last=False)
+    batches = [(x.tolist(), i.tolist()) for x, i in DataLoader(data, None, sampler=sampler)]
+    assert batches == [([4, 3], [4, 3]), ([0], [0])]
 
 
 def test_samples_are_fetched_together_where_the_data_set_can():

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch.utils.data import Dataset, IterableDataset
 
 __all__ = ["WithIndex"]
@@ -44,7 +45,7 @@ class WithIndex(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int | Sequence[int]) -> Any:
         return _beside(self.dataset[index], self._position(index))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
@@ -55,12 +56,14 @@ class WithIndex(Dataset[Any]):
             _beside(sample, self._position(i)) for sample, i in zip(samples, indices, strict=True)
         ]
 
-    def _position(self, index: int) -> int:
+    def _position(self, index: Any) -> Any:
+        if isinstance(index, Sequence):  # a whole batch, as loaders with batch_size=None ask for
+            return torch.tensor([self._position(i) for i in index])
         # data[-1] must give the position N - 1, under which the loss knows the sample.
         return int(index) + (len(self) if index < 0 else 0)
 
 
-def _beside(sample: Any, index: int) -> Any:
+def _beside(sample: Any, index: Any) -> Any:
     if isinstance(sample, Mapping):
         if "index" in sample:
             raise ValueError('samples have a key "index" already')
