@@ -4,6 +4,7 @@ with: logistic regression, lifelines' Cox regression, a random order."""
 import pickle
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import ndcg_score
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils.validation import check_is_fitted
 
 from fcco.estimators import APClassifier, AUCClassifier, CoxRegressor, PartialAUCClassifier, Ranker
 from fcco.estimators.target import balanced_folds
@@ -135,6 +138,100 @@ def test_clone_and_pickle(case):
     copy = pickle.loads(pickle.dumps(model))
     assert_array_equal(output(copy, X), output(model, X))
     assert_array_equal(output(clone(model).fit(X, y, **extra), X), output(model, X))
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+FAILURES = {
+    "divergence": (FloatingPointError, {"learning_rate": 1e30}, lambda X: 1e45 * X, lambda y: y),
+    "labels": (ValueError, {}, lambda X: X, lambda y: 0 * y),
+    "interrupt": (KeyboardInterrupt, {"verbose": True}, lambda X: 3 * X + 20, lambda y: y),
+}
+"""Each with an error, settings, and features and labels that are other ones than before."""
+
+
+@contextmanager
+def failing(name, model, X, y):
+    """Give features and labels with which training fails; Ctrl-C comes while progress is printed.
+
+    Afterwards, the settings and every attribute must be as before.
+    """
+    error, settings, other_features, other_labels = FAILURES[name]
+    usual = {key: model.get_params()[key] for key in settings}
+    before = dict(vars(model))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.print", interrupt)
+        model.set_params(**settings)
+        with pytest.raises(error):
+            yield other_features(X), other_labels(y)
+    model.set_params(**usual)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[key] is before[key] for key in before.keys() - settings.keys())
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    # The fit of a linear model has no learning rate, and does not diverge.
+    [(name, hidden) for name in FAILURES for hidden in ((), (8,))][1:],
+)
+def test_a_fit_that_fails_changes_nothing(case, hidden, name):
+    make, X, y, extra = case
+    model = make(hidden=hidden, max_steps=20, random_state=0)
+    with failing(name, model, X, y) as (other, wrong):
+        model.fit(other[:, :2], wrong, **extra)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(model)
+    expected = output(model.fit(X, y, **extra), X)
+    with failing(name, model, X, y) as (other, wrong):
+        model.fit(other[:, :2], wrong, **extra)
+    assert_array_equal(output(model, X), expected)
+
+
+@pytest.mark.sweep(5)
+@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("hidden", [(), (8,)])
+def test_a_partial_fit_that_fails_changes_nothing(case, hidden, name):
+    """So the next ones give what they would have given, bit for bit."""
+    make, X, y, extra = case
+    model, twin = (
+        make(hidden=hidden, partial_steps=7, random_state=np.random.RandomState(0))
+        for _ in range(2)
+    )
+    if name != "divergence":  # the first features set the scales, and one step may stay finite
+        with failing(name, model, X, y) as (other, wrong):
+            partial(model, other, wrong, extra)
+        with pytest.raises(NotFittedError):
+            check_is_fitted(model)
+    for _ in range(2):
+        partial(model, X, y, extra)
+        partial(twin, X, y, extra)
+        assert model.n_steps_ == twin.n_steps_
+        assert model.history_ == twin.history_
+        assert_array_equal(output(model, X), output(twin, X))
+        with failing(name, model, X, y) as (other, wrong):
+            model.partial_fit(other, wrong, **extra)
+        assert_array_equal(output(model, X), output(twin, X))
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_learning_rate_that_is_too_large_is_named(case, early_stopping):
+    """The scores of a batch, those of held-out samples, or the objective are not finite first."""
+    make, X, y, extra = case
+    settings = {"max_steps": 40, "early_stopping": early_stopping, "random_state": 0}
+    for rate in (1e12, 1e30):
+        with pytest.raises(FloatingPointError, match="learning_rate is too large"):
+            make(hidden=(8, 8), learning_rate=rate, **settings).fit(X, y, **extra)
+
+
+def test_the_weights_of_the_last_step_are_finite_too():
+    """The decay of large weights leaves the range of float32 after the objective was computed."""
+    X, y = binary()
+    model = AUCClassifier(partial_steps=1, learning_rate=1e30, weight_decay=1e3, random_state=0)
+    with pytest.raises(FloatingPointError, match=r"in step 2 the objective is \d.*, or a weight"):
+        model.partial_fit(X, y, classes=[0, 1]).partial_fit(X, y)
 
 
 def test_one_class_of_a_chunk_is_missing():
@@ -281,6 +378,7 @@ def with_na(dtype):
         (lambda: AUCClassifier(max_steps=True).fit(X, Y), "max_steps must"),
         (lambda: AUCClassifier(learning_rate=np.inf).fit(X, Y), "learning_rate must"),
         (lambda: AUCClassifier(learning_rate="fast").fit(X, Y), "learning_rate must"),
+        (lambda: AUCClassifier(2, learning_rate=1e38).fit(X, Y), "learning_rate must"),
         (lambda: AUCClassifier(weight_decay=None).fit(X, Y), "weight_decay must"),
         (lambda: AUCClassifier(validation_fraction="x").fit(X, Y), "validation_fraction must"),
         (lambda: AUCClassifier(early_stopping="no").fit(X, Y), "early_stopping must"),

@@ -9,6 +9,7 @@ from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.model_selection import GroupKFold, cross_validate
 
 from fcco.estimators import CoxRegressor, Ranker
+from fcco.estimators.calibration import platt
 from fcco.losses import CoxLoss, ListNetLoss, NDCGLoss, ScoreLoss
 from fcco.objectives import NDCG, Cox
 
@@ -56,6 +57,18 @@ def test_a_weighted_subject_is_a_repeated_one():
     found = weighted.score(X, y, COUNTS)
     assert found == pytest.approx(weighted.score(np.repeat(X, COUNTS, 0), np.repeat(y, COUNTS, 0)))
     assert found != pytest.approx(weighted.score(X, y), abs=1e-4)
+
+
+def test_a_weighted_score_is_a_repeated_one_when_it_is_calibrated():
+    """The ridge of Platt scaling is that of scores which are standardized with the weights."""
+    random = np.random.RandomState(0)
+    scores = random.normal(size=200)
+    positive = scores + random.normal(size=200) > 0.5
+    counts = np.where(scores > 0, 5, 1)
+    weighted = platt(scores, positive, counts.astype(float))
+    repeated = platt(np.repeat(scores, counts), np.repeat(positive, counts))
+    assert_allclose(weighted, repeated, rtol=1e-6)
+    assert np.abs(np.subtract(weighted, platt(scores, positive))).min() > 0.01
 
 
 @pytest.mark.parametrize("ties", ["efron", "breslow"])

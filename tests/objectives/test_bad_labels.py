@@ -127,7 +127,10 @@ REFUSALS = {
         lambda: O.AUC(LABELS, cross_entropy=-0.1),
         "cross_entropy must be at least 0",
     ),
-    "margin": (lambda: O.MultiTaskAUC(GROUPS, margin=0.0), "margin must be positive and finite, got 0.0"),
+    "margin": (
+        lambda: O.MultiTaskAUC(GROUPS, margin=0.0),
+        "margin must be positive and finite, got 0.0",
+    ),
     "margin without end": (lambda: O.MultiTaskAUC(GROUPS, margin=torch.inf), "margin must be pos"),
     "temperature of a word": (
         lambda: O.AUC(LABELS, temperature="1"),

@@ -1,10 +1,11 @@
 """The common base class of all estimators: settings, features, the model and its training."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from math import cos, pi
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -24,7 +25,9 @@ from fcco.estimators.target import Target
 from fcco.estimators.validation import check_settings, read_widths
 from fcco.schedules.stopping import keep_best
 
-__all__ = ["Record", "ScoringEstimator"]
+__all__ = ["Record", "ScoringEstimator", "unchanged_on_error"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 _NUM_EVALUATIONS = 20
 """Number of entries in the history of a network's training."""
@@ -41,6 +44,29 @@ class Record(NamedTuple):
     """Metric of the held-out samples, if there are any."""
 
 
+def unchanged_on_error(method: Method) -> Method:
+    """Decorate a method of an estimator, so that it changes nothing if it raises or is interrupted.
+
+    All attributes are put back, and the state of a ``RandomState`` that was given as the seed. So
+    the method must replace what an attribute holds, and never write into it.
+    """
+
+    @wraps(method)
+    def wrapped(self: "ScoringEstimator", *args: Any, **kwargs: Any) -> Any:
+        before, seed = vars(self).copy(), self.random_state
+        drawn: Any = seed.get_state() if isinstance(seed, RandomState) else None
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            # One assignment, which Ctrl-C cannot interrupt half-way.
+            self.__dict__ = before
+            if isinstance(seed, RandomState):
+                seed.set_state(drawn)
+            raise
+
+    return cast(Method, wrapped)
+
+
 # A data class generates the __init__ that scikit-learn requires. It only stores its arguments, and
 # its signature also names the arguments of the base classes.
 @dataclass(eq=False, repr=False)
@@ -49,7 +75,8 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
 
     Both are trained in two phases: first by a likelihood, then by the objective of the metric. Only
     what raises the metric of held-out samples is kept. A linear model minimizes exact objectives by
-    L-BFGS. A network is trained by AdamW with batches.
+    L-BFGS. A network is trained by AdamW with batches. If training raises an error or is
+    interrupted, the estimator is as before.
 
     Args:
         hidden: the widths of the hidden layers, or one width; () gives a linear model.
@@ -169,7 +196,8 @@ class ScoringEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is 
         if first:
             self.history_ = []
         inputs = self._scale(X, target) if first else Standardized.of(X, self.scaler_)
-        training = None if first else self._training
+        # Steps change a training in place. A copy takes them, because this call may fail.
+        training = None if first else deepcopy(self._training)
         if training is None:
             network, seed = self._build(target, check_random_state(self.random_state))
             if not first:

@@ -30,7 +30,8 @@ def platt(
         >>> slope > 0, round(slope * 1.5 + offset, 6)
         (True, 0.0)
     """
-    centre, scale = float(scores.mean()), float(scores.std()) or 1.0
+    centre = float(np.average(scores, weights=weight))
+    scale = float(np.average((scores - centre) ** 2, weights=weight)) ** 0.5 or 1.0
     # On standardized scores, the default ridge means the same for scores of any scale.
     fitted = LogisticRegression().fit(((scores - centre) / scale)[:, None], positive, weight)
     slope = max(float(fitted.coef_[0, 0]), _LEAST) / scale

@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from fcco.estimators.base import ScoringEstimator
+from fcco.estimators.base import ScoringEstimator, unchanged_on_error
 from fcco.estimators.calibration import platt
 from fcco.estimators.class_target import ClassTarget
 from fcco.estimators.validation import Weight, missing, read_sample_weight, require_y, take
@@ -63,6 +63,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
     def _metric(self) -> tuple[Callable[..., Any], Callable[..., float]]:
         """Return the objective as a function of labels, and scikit-learn's metric of one task."""
 
+    @unchanged_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the model from the beginning.
 
@@ -82,6 +83,7 @@ class ScoreClassifier(ClassifierMixin, ScoringEstimator):  # type: ignore[misc]
         first_only = len(self.network_) == 1 and len(self.history_) == 1
         return self if first_only else self._calibrate(features, target)
 
+    @unchanged_on_error
     def partial_fit(
         self,
         X: ArrayLike,

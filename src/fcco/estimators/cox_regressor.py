@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length
 from torch import Tensor
 
-from fcco.estimators.base import ScoringEstimator
+from fcco.estimators.base import ScoringEstimator, unchanged_on_error
 from fcco.estimators.hazard import StepFunction
 from fcco.estimators.target import Phase, Rows, Target, balanced_folds
 from fcco.estimators.validation import read_sample_weight, require_y
@@ -99,6 +99,7 @@ class CoxRegressor(ScoringEstimator):
     _: KW_ONLY
     ties: str = "efron"
 
+    @unchanged_on_error
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the model from the beginning.
 
@@ -113,6 +114,7 @@ class CoxRegressor(ScoringEstimator):
         features, target = self._read(X, y, sample_weight, reset=True)
         return self._fit(features, target)._set_baseline(features, target)
 
+    @unchanged_on_error
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:

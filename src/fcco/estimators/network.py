@@ -1,6 +1,7 @@
 """Small multi-layer perceptrons for scores, and their training with batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Any
 
 import torch
@@ -15,6 +16,11 @@ __all__ = ["Training", "build_network", "network_scores"]
 
 _NUMBERS = 2**20
 """Number of features that are converted to a dense array at a time."""
+
+_DIVERGED = (
+    "learning_rate is too large, or features lie far outside the range that set their scales: "
+)
+"""The beginning of the message of an error about numbers that are not finite."""
 
 
 def build_network(
@@ -101,21 +107,40 @@ class Training:
             rows = self._random.choice(count, min(batch_size, count), p=target.probabilities)
             batch = torch.from_numpy(inputs[rows].array()).float()
             phase = self._phases[0 if number < warm_up else -1]
-            loss = phase(self.network(batch), torch.from_numpy(rows))
-            self._optimizer.zero_grad()
-            loss.backward()
-            self._optimizer.step()
-            self.step += 1
-            yield float(loss.detach())
+            yield self._step(phase, batch, torch.from_numpy(rows))
+
+    def _step(self, phase: Phase, batch: Tensor, rows: Tensor) -> float:
+        """Take a step on a batch, and return its objective; both must be finite."""
+        try:
+            loss = phase(self.network(batch), rows)
+        except FloatingPointError as error:
+            raise FloatingPointError(f"{_DIVERGED}{error}") from error
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+        self.step += 1
+        value, weights = float(loss.detach()), self.network.parameters()
+        if not (isfinite(value) and all(weight.isfinite().all() for weight in weights)):
+            raise FloatingPointError(
+                f"{_DIVERGED}in step {self.step} the objective is {value}, or a weight not finite"
+            )
+        return value
 
 
 @torch.no_grad()
 def network_scores(network: nn.Module, features: Standardized) -> Tensor:
-    """Return scores of all samples in float64, in chunks, so that sparse features stay sparse."""
+    """Return scores of all samples in float64, in chunks, so that sparse features stay sparse.
+
+    Scores that are not finite raise a ``FloatingPointError``.
+    """
     dtype = next(network.parameters()).dtype
     size = max(1, _NUMBERS // features.shape[1])
     parts = (features[start : start + size] for start in range(0, features.shape[0], size))
-    return torch.cat([network(torch.from_numpy(part.array()).to(dtype)) for part in parts]).double()
+    scores = [network(torch.from_numpy(part.array()).to(dtype)) for part in parts]
+    found = torch.cat(scores).double()
+    if not found.isfinite().all():
+        raise FloatingPointError(f"{_DIVERGED}the scores of the network are not finite")
+    return found
 
 
 def _parameter_groups(network: nn.Module) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
-from fcco.estimators.base import ScoringEstimator
+from fcco.estimators.base import ScoringEstimator, unchanged_on_error
 from fcco.estimators.target import Phase, Rows, Target, balanced_folds
 from fcco.estimators.validation import (
     Weight,
@@ -116,6 +116,7 @@ class Ranker(ScoringEstimator):
     objective: str = "ndcg"
     top_k: int | None = None
 
+    @unchanged_on_error
     def fit(
         self,
         X: ArrayLike,
@@ -138,6 +139,7 @@ class Ranker(ScoringEstimator):
         """
         return self._fit(*self._read(X, y, qid, group, sample_weight, reset=True))
 
+    @unchanged_on_error
     def partial_fit(
         self,
         X: ArrayLike,

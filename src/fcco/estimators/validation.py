@@ -17,7 +17,8 @@ Weight = NDArray[np.float64] | None
 _COUNTS = ("max_steps", "batch_size", "patience", "partial_steps", "top_k")
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "C": (lambda value: value > 0, "positive"),
-    "learning_rate": (lambda value: 0 < value < inf, "positive and finite"),
+    # In its first step, Adam multiplies the rate by 10, which must still be a float32.
+    "learning_rate": (lambda value: 0 < value < 1e37, "positive and below 1e37"),
     "weight_decay": (lambda value: 0 <= value < inf, "finite and not negative"),
     "validation_fraction": (lambda value: 0 < value < 1, "in (0, 1)"),
     "max_fpr": (lambda value: 0 < value <= 1, "in (0, 1]"),
