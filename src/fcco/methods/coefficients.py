@@ -19,6 +19,9 @@ Gamma = float | str
 
 _COMMON = ("alpha", "beta", "gamma")
 
+_NUMBER: Any = float | int | Real
+"""Numbers of Python, which are recognized at once, and others such as NumPy's."""
+
 _LARGEST = torch.finfo(torch.float32).max
 """Largest number that torch accepts as the weight of a float32 tensor. A larger one would raise
 in the middle of a step."""
@@ -50,7 +53,7 @@ class Coefficients(Gain):
         """
         first = groups[0]
         alpha, gamma = first["alpha"], first["gamma"]
-        if not _is_number(alpha) or not 0 < alpha <= 1:
+        if not isinstance(alpha, _NUMBER) or not 0 < alpha <= 1:
             raise ValueError(f"alpha must be a number in (0, 1], got {alpha!r}")
         gain = read_gain(first["beta"], memory)
         if isinstance(gamma, str):
@@ -58,11 +61,11 @@ class Coefficients(Gain):
                 raise ValueError(
                     f'gamma must be "theory", "storm", "age" or a number, got {gamma!r}'
                 )
-        elif not _is_number(gamma) or not 0 <= gamma <= _LARGEST:
+        elif not isinstance(gamma, _NUMBER) or not 0 <= gamma <= _LARGEST:
             raise ValueError(f"gamma must be a finite number >= 0, got {gamma!r}")
         for number, group in enumerate(groups):
             for name in ("lr", "weight_decay"):
-                if not _is_number(group[name]) or not 0 <= group[name] <= _LARGEST:
+                if not isinstance(group[name], _NUMBER) or not 0 <= group[name] <= _LARGEST:
                     raise ValueError(
                         f"{name} must be a finite number >= 0, got {group[name]!r}"
                         + (f" in param group {number}" if number else "")
@@ -117,11 +120,6 @@ class Coefficients(Gain):
         if self.gamma == "theory":
             return gamma_theory(self.beta, num_blocks, blocks_per_step)
         return gamma_storm(self.beta) if isinstance(self.gamma, str) else self.gamma
-
-
-def _is_number(given: object) -> bool:
-    """Return whether it is a real number, of Python or of NumPy."""
-    return isinstance(given, Real)
 
 
 def gamma_theory(beta: float, num_blocks: int, blocks_per_step: int) -> float:

@@ -98,7 +98,7 @@ def read_gain(beta: Beta, memory: Tensor | None = None) -> Gain:
         >>> read_gain(0.3).beta, read_gain(("scent", 0.0)).rule, read_gain("auto").beta
         (0.3, 'scent', 0.5)
     """
-    if isinstance(beta, Real):  # also NumPy's numbers
+    if isinstance(beta, float | int | Real):  # also NumPy's numbers, but Python's at once
         if not 0 < beta <= 1:
             raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
         return Gain(beta=float(beta))
