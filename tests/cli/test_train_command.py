@@ -18,6 +18,7 @@ from fcco_lab.networks import build_network
 from fcco_lab.training import Config, Training
 from fcco_lab.training.checkpoints import Checkpoints
 from fcco_lab.training.config import choices_of
+from fcco_lab.training.engine import Diverged
 from fcco_lab.training.problem import load_problem
 
 
@@ -199,6 +200,15 @@ def test_divergence_names_the_coefficient_and_keeps_the_last_good(tmp_path, caps
     assert all(value.isfinite().all() for value in state["model"].values())
     record = json.loads((output / "record.json").read_text())
     assert (record["status"], record["reason"]) == ("diverged", line.removeprefix("fcco: "))
+
+
+def test_an_evaluation_that_overflows_is_divergence_too():
+    """It comes first where a step leaves finite weights whose outputs are not."""
+    training = Training(Config(network="linear", steps=3))
+    for p in training.model.parameters():
+        p.data.fill_(1e38)
+    with pytest.raises(Diverged, match=r"diverged at step 0: .* not finite; lower lr"):
+        training._evaluate()
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path):

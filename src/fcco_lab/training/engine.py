@@ -227,8 +227,11 @@ class Training:
             "gradients": learner.queries.gradients,
             "work": learner.work,
             "seconds": round(self.seconds, 4),
-            "objective": exact_value(learner.model, problem.train_inputs, problem.objective),
         }
+        try:
+            point["objective"] = exact_value(learner.model, problem.train_inputs, problem.objective)
+        except FloatingPointError as error:  # on all ranks, which have the same weights
+            raise self._diverged(self.step, str(error)) from error
         self.model.train()
         release(self.model)
         if all_reduce_max(self.config.device, not scores.isfinite().all())[0]:
