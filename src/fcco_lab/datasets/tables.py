@@ -111,12 +111,13 @@ class Table:
         """The names of the columns, or the first twenty of them."""
         return ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
 
-    def numbers(self, name: str, *, exact: bool = False) -> NDArray[Any]:
+    def numbers(self, name: str, *, exact: bool = False, advice: str = "") -> NDArray[Any]:
         """A column of finite numbers, or of truth values as 0 and 1, in float64.
 
         Args:
             name: of the column.
             exact: whole numbers that float64 would round are returned as int64.
+            advice: the end of the error about a cell that holds something else.
         """
         column = self.frame[name]
         if column.dtype.kind in "biuf":
@@ -128,7 +129,8 @@ class Table:
             row = int(wrong.argmax())
             if column.isna().iloc[row]:
                 raise self.wrong(name, row, "it is empty")
-            raise self.wrong(name, row, f"{str(column.iloc[row])!r} is not a finite float32 number")
+            cell = repr(str(column.iloc[row]))
+            raise self.wrong(name, row, f"{cell} is not a finite float32 number{advice}")
         if exact and column.dtype.kind != "f" and values.max() >= 2**53:
             whole = column if column.dtype.kind in "iu" else _whole_numbers(column)
             if whole is not None:
@@ -138,14 +140,15 @@ class Table:
         return values
 
     def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
-        """Several columns of ``numbers``, side by side."""
+        """Several features, columns of ``numbers``, side by side."""
         part = self.frame[list(names)]
         if {dtype.kind for dtype in part.dtypes} <= set("biuf"):
             # At once: a table of genes has tens of thousands of columns.
             values: NDArray[np.float64] = part.to_numpy(np.float64, na_value=math.nan)
             if (np.abs(values) <= LARGEST).all():
                 return values
-        return np.stack([self.numbers(name) for name in names], axis=1)
+        advice = ": encode the column as numbers, or leave it out with drop (--drop)"
+        return np.stack([self.numbers(name, advice=advice) for name in names], axis=1)
 
     def names(self, column: str) -> list[str]:
         """A column of names: the text of each cell, without spaces around it."""
