@@ -98,7 +98,7 @@ def changed(table, row, column, cell):
 
 
 WRONG = {
-    "a word": (changed(CLASSES, 3, "b", "old"), "number: encode the column as numbers, or leave it"),
+    "a word": (changed(CLASSES, 3, "b", "old"), "number: encode the column as numbers"),
     "empty": (changed(CLASSES, 0, "a", ""), "column 'a', line 2: it is empty"),
     "nan": (changed(CLASSES, 1, "a", "nan"), "column 'a', line 3: 'nan' is not a finite"),
     "infinite": (changed(CLASSES, 1, "a", "inf"), "column 'a', line 3: 'inf' is not a finite"),
