@@ -138,3 +138,30 @@ def test_a_safeguard_does_nothing_at_rest(version, gamma):
     results = [run_at_rest(version, gamma, some) for some in (None, ChangeBound(ratio=0.5))]
     for plain, guarded in zip(*results, strict=True):
         torch.testing.assert_close(guarded, plain, rtol=1e-12, atol=1e-14)
+
+
+@every_criterion
+def test_a_call_with_another_state(name):
+    """``functional_call`` has the value of a criterion with that state, and leaves no trace."""
+    build, call, x = EVERY[name]
+    everyone, part = torch.arange(len(x)), torch.arange(len(x))[3:9]
+    criterion = build()
+    call(criterion, 0.7 * x, everyone)
+    other, untouched = copy.deepcopy(criterion), copy.deepcopy(criterion)
+    call(other, 0.3 * x.flip(0), everyone)
+    for _ in range(2):
+        leaves = [(0.5 * x[part]).requires_grad_() for _ in range(2)]
+        replaced = lambda *given, **more: torch.func.functional_call(  # noqa: E731
+            criterion,
+            state(other),
+            given,
+            more,
+        )
+        losses = call(replaced, leaves[0], part), call(copy.deepcopy(other), leaves[1], part)
+        torch.testing.assert_close(*losses, rtol=1e-12, atol=1e-12)
+        grads = [torch.autograd.grad(*pair)[0] for pair in zip(losses, leaves, strict=True)]
+        torch.testing.assert_close(*grads, rtol=1e-12, atol=1e-12)
+        both = [call(each, 0.6 * x[part], part) for each in (criterion, untouched)]
+        torch.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
+    for mine, theirs in zip(state(criterion).values(), state(untouched).values(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)

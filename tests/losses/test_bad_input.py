@@ -246,6 +246,14 @@ def test_targets_in_the_place_of_the_index_are_recognized():
     )  # counts are weights
 
 
+def test_whole_weights_of_the_first_samples_are_weights():
+    """Drawn with replacement from an index of 0 and 1; all count alike."""
+    criterion, scores = L.AUCLoss([1, 0, 1, 0]), torch.randn(3)
+    index = torch.tensor([0, 1, 1])
+    whole = criterion(scores, index, torch.tensor([1, 1, 1]))
+    assert whole == L.AUCLoss([1, 0, 1, 0])(scores, index, torch.ones(3))
+
+
 def test_arrays_are_scores_of_exact_and_metric():
     criterion = L.APLoss(torch.arange(9) % 3 == 0)
     scores = torch.linspace(0, 1, 9)

@@ -54,6 +54,21 @@ def test_both_agree(case, scale):
         assert fast.seen.equal(slow.seen)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_the_share_of_a_task_has_all_its_digits(dtype):
+    """With three tasks it is 1/3, in float64 whatever the default is."""
+    labels = torch.tensor([[1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        criterion = L.AUCLoss(labels).double()
+        scores = torch.randn(4, 3, dtype=torch.float64, generator=generator(0))
+        value = criterion(scores, torch.arange(4)).item()
+    finally:
+        torch.set_default_dtype(before)
+    assert value == pytest.approx(criterion.exact(scores).item(), rel=1e-14)
+
+
 @pytest.mark.parametrize("case", FAST, ids=str)
 def test_eval_agrees_and_leaves_no_trace(case):
     fast, slow = case.criterion(), plain(case.criterion())
@@ -91,6 +106,23 @@ def test_a_cache_follows_the_table_wherever_it_goes(name, monkeypatch):
 
 def _interrupt(*given):
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("case", FAST, ids=str)
+@pytest.mark.parametrize("then", ["train", "eval", "save"])
+def test_something_else_writes_to_the_table(case, then):
+    """As a moving average of a module's buffers does."""
+    criterion, everyone = case.criterion(), torch.arange(case.size)
+    criterion(case.scores(), everyone)
+    with torch.no_grad():
+        criterion.scores.copy_(case.scores(seed=1).view_as(criterion.scores))
+    if then == "save":
+        state, criterion = criterion.state_dict(), case.criterion()
+        criterion.load_state_dict(state)
+    criterion.train(then != "eval")
+    for index in (everyone[3:6], everyone[20:21]):
+        value = criterion(case.scores(seed=1)[index].requires_grad_(), index)
+        assert value.item() == pytest.approx(criterion.exact(criterion.scores).item(), rel=1e-9)
 
 
 def test_cox_and_auc_far_from_zero_use_logarithms():

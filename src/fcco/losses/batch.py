@@ -127,7 +127,7 @@ def _checked(
     """Check a batch and return index (B,), scores (B, T) and, if there are any, weights (B,)."""
     index = read_index(index, num_samples)
     whole = isinstance(weight, Tensor) and weight.dtype in (torch.int64, torch.int32)
-    if whole and num_samples > 2 < len(index) and index.max() < 2:
+    if whole and num_samples > 2 < len(index) and index.max() < 2 and weight.unique().numel() > 1:
         raise ValueError(
             "the index is 0 or 1 and the weights are whole numbers, as if this were called with "
             "targets and an index: write criterion(scores, index); the loss has the labels"

@@ -75,7 +75,8 @@ class RowLoss(Criterion):
     passes, or at the fresh value of a new row. The mean values of all passes are written after the
     step of the optimizer. The gradients of micro-batches add up to that of the joint batch under
     two conditions. They must probe equally many blocks, and a block that several of them probe must
-    have equally many samples in each.
+    have equally many samples in each. Losses that compare the samples of a batch with each other
+    (contrastive, NCA) have other fresh values in smaller micro-batches, so theirs do not.
 
     A subclass forms a probe in ``forward`` and passes it to ``_take``.
 

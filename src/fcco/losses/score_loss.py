@@ -147,7 +147,7 @@ class ScoreLoss(Criterion):
                         self.seen[change.index] = True
                         self.num_seen.fill_(change.count)
                         if self.sums is not None:
-                            self.sums.write(update.writes)
+                            self.sums.write(update.writes, self.scores)
                         self._pending.add(taken)
         # An update may have changed the cache before the error, so it is formed again.
         except BaseException:
@@ -166,9 +166,11 @@ class ScoreLoss(Criterion):
 
     def _save_to_state_dict(self, *args: Any) -> None:
         """Save the table, with running sums that match it also after its scores were rounded."""
-        if self.sums is not None and self.sums.invalid and not self.scores.is_meta:
-            with torch.no_grad():
-                self.sums.prepare(self.scores, self.seen)
+        if self.sums is not None and not self.scores.is_meta:
+            self.sums.compare(self.scores)
+            if self.sums.invalid:
+                with torch.no_grad():
+                    self.sums.prepare(self.scores, self.seen)
         super()._save_to_state_dict(*args)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
@@ -202,6 +204,7 @@ class ScoreLoss(Criterion):
     def _updated(self, change: Change) -> Update:
         """Return F and dF/dh of the batch, by running sums if possible, else from the table."""
         if self.sums is not None:
+            self.sums.compare(self.scores)
             if change.writes:
                 self.sums.prepare(self.scores, self.seen)
             update = self.sums.update(change)

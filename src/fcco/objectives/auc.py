@@ -200,7 +200,7 @@ class _AUCSums(RunningSums):
         # The product of two sums must stay within float64, whose largest number is 1.8e308.
         if not (least > 1 / _LARGEST and most < _LARGEST):
             return None
-        share = valid / number
+        share = valid.double() / number
         odds = (sums / counts.clamp(min=1)).prod(0)
         logs = torch.log1p(odds) if objective.bounded else odds.log()
         value = objective.temperature * (share * logs).sum()

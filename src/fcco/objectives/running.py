@@ -74,6 +74,8 @@ class RunningSums(nn.Module):
         self.cache: dict[str, Tensor] = {}
         self.invalid = False
         """Whether the persistent sums no longer match the table."""
+        self._table: tuple[Tensor, int] | None = None
+        """The table that the sums were last written for, and its version; None if unknown."""
 
     def form(self, scores: Tensor, seen: Tensor) -> dict[str, Tensor]:
         """Compute everything in ``cache`` from the table."""
@@ -90,18 +92,31 @@ class RunningSums(nn.Module):
             self.cache = self.form(scores, seen)
         self.invalid = False
 
-    def write(self, writes: dict[str, tuple[Any, Tensor]]) -> None:
-        """Write the results of an update; this cannot fail."""
+    def write(self, writes: dict[str, tuple[Any, Tensor]], scores: Tensor) -> None:
+        """Write the results of an update, after the table ``scores``; this cannot fail."""
         for name, (places, values) in writes.items():
             getattr(self, name)[places] = values
+        self._table = None if scores.is_inference() else (scores, scores._version)
+
+    def compare(self, scores: Tensor) -> None:
+        """Notice that the table is another one, or that something else wrote to it."""
+        if self._table is None:
+            return
+        table, version = self._table
+        if table is not scores:
+            # ``torch.func.functional_call`` replaces all buffers, the persistent sums too.
+            self.forget()
+        elif version != scores._version:
+            self.invalidate()
 
     def forget(self) -> None:
-        """Drop the cache, because the table was changed by something else."""
+        """Drop the cache, because the table is another one or was changed by something else."""
         self.cache = {}
+        self._table = None
 
     def invalidate(self) -> None:
-        """Recompute all sums before the next update, because the table's scores were rounded."""
-        self.cache = {}
+        """Recompute all sums before the next update, because the table's scores were changed."""
+        self.forget()
         self.invalid = True
 
     def _stale(self, scores: Tensor) -> bool:
@@ -119,7 +134,7 @@ class RunningSums(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["cache"] = {}
+        state |= {"cache": {}, "_table": None}
         return state
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
