@@ -6,6 +6,7 @@ import math
 import sys
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 from support import CATALOGUE, RULES, Draw, Toy, flat, make_model, make_update
@@ -225,6 +226,62 @@ def test_parameters_whose_gradients_share_a_buffer(name):
 
 
 @pytest.mark.parametrize("name", FAST)
+def test_parameters_whose_gradients_overlap(name):
+    """Autograd gives ``last`` a part of the buffer of ``whole``, at another address."""
+    entry, results = CATALOGUE[name], []
+    for own in (False, True):
+        problem = Toy(4, 1, affine=entry.affine)
+        generator = torch.Generator().manual_seed(0)
+        whole, first, last = params = [
+            nn.Parameter(torch.randn(n, generator=generator, dtype=torch.float64))
+            for n in (4, 1, 3)
+        ]
+        (whole.view(4, 1) + torch.cat([first, last]).view(4, 1)).backward(
+            torch.ones(4, 1, dtype=torch.float64)
+        )
+        offset = last.grad.data_ptr() - whole.grad.data_ptr()
+        assert offset == whole.element_size(), "this is what the test is about"
+        opt = entry.build(params, problem, lr=0.1)
+
+        def closure(xi, own=own, params=params):
+            # Multiplied by 1, each parameter has a gradient of its own.
+            whole, first, last = (1 * p for p in params) if own else params
+            values = (whole.view(4, 1) + torch.cat([first, last]).view(4, 1)) * xi
+            return Probe(torch.arange(4), values, pair=values)
+
+        for _ in range(4):
+            xi = torch.rand((4, 1), generator=generator, dtype=torch.float64)
+            if opt.snapshot_due:
+                opt.snapshot(lambda xi=xi: closure(xi))
+            opt.step(lambda xi=xi: closure(xi))
+        results.append(flat([*params, *(opt.state[p]["z"] for p in params)]))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+
+
+def test_a_state_does_not_hold_a_large_buffer():
+    """The gradient of ``small`` is a part of the gradient of the concatenation."""
+    small, large = nn.Parameter(torch.zeros(1)), torch.ones(10_000)
+    opt = SOX([small], Toy(4, 1, dtype=torch.float32), lr=0.1)
+    opt.step(lambda: Probe(torch.arange(4), (torch.cat([small, large]) * 2)[:4, None]))
+    assert opt.state[small]["z"].untyped_storage().nbytes() == small.nbytes
+
+
+@pytest.mark.parametrize("frozen", [torch.float8_e4m3fn, torch.complex64, torch.int8, torch.bool])
+def test_a_frozen_parameter_may_have_any_type(frozen):
+    weight = nn.Parameter(torch.ones(4, 1))
+    other = nn.Parameter(torch.ones(2).to(frozen), requires_grad=False)
+    opt = MSVRM([weight, other], Toy(4, 1, dtype=torch.float32), version=2, lr=0.1)
+    for _ in range(2):
+        opt.step(lambda: Probe(torch.arange(4), weight * 1))
+    assert opt.table.dtype == torch.float32
+    assert opt.state_dict()["state"].keys() == {0, 1}
+    if frozen.is_complex:
+        other.requires_grad_()
+        with pytest.raises(ValueError, match="a parameter is complex"):
+            opt.step(lambda: Probe(torch.arange(4), weight * 1))
+
+
+@pytest.mark.parametrize("name", FAST)
 def test_freezing_and_thawing_keeps_the_points_right(name):
     """The older points of a parameter that was frozen for a while are where it stands."""
     job = Job(CATALOGUE[name], kind="network").run(3)
@@ -392,6 +449,56 @@ def test_an_objective_may_project_in_place():
     torch.testing.assert_close(*ends, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("name", ["sox", "msvrm-v2-theory"])
+def test_an_objective_may_take_its_slope_in_place(name):
+    class Plain(Toy):
+        def outer_slope(self, u, blocks):
+            return u * 2
+
+    class InPlace(Toy):
+        def outer_slope(self, u, blocks):
+            return u.mul_(2)
+
+    ends = []
+    for cls in (Plain, InPlace):
+        job = Job(CATALOGUE[name], kind="network")
+        job.problem = job.opt.objective = cls(6, 2)
+        ends.append(job.run(4).w)
+    assert torch.equal(*ends)
+
+
+def test_noise_that_a_closure_writes_in_place():
+    """One tensor for the noise at every point; that of the current point counts."""
+    ends = []
+    for shared in (True, False):
+        problem, model = Toy(4, 1), make_model("network", 1)
+        opt = MSVRM(model, problem, version=1, lr=0.3, beta="auto")
+        generator = torch.Generator().manual_seed(0)
+        buffer = torch.zeros(4, 1, dtype=torch.float64)
+
+        def closure(draw):
+            values = problem.inner(model, draw).values  # noqa: B023
+            noise = values.detach().abs() * 0.3
+            noise = buffer.copy_(noise) if shared else noise  # noqa: B023
+            return Probe(draw.blocks, values, noise=noise)
+
+        for _ in range(6):
+            draw = problem.draw(4, 2, generator)
+            opt.step(lambda draw=draw: closure(draw))
+        ends.append(torch.cat([flat(model.parameters()), opt.table.gain]))
+    assert torch.equal(*ends)
+
+
+def test_the_end_of_an_iterator_reaches_the_caller():
+    job = Job(CATALOGUE["msvrm-v3-age"], kind="network")
+    job.step()
+    before, draws = capture(job.model, job.opt), iter(())
+    for call in (job.opt.step, job.opt.estimate, job.opt.snapshot):
+        with pytest.raises(StopIteration):
+            call(lambda: job.problem.inner(job.model, next(draws)))
+        assert_unchanged(before, job.model, job.opt)
+
+
 # Precision -------------------------------------------------------------------------------------
 
 
@@ -455,6 +562,31 @@ def test_an_outer_autocast_keeps_no_cast_of_another_point():
             seen = model(x)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.equal(seen, model(x))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_an_outer_autocast_keeps_no_tangent_of_another_micro_batch(parts):
+    """A weight that was cast while one closure ran carries the tangent of a level that ended."""
+    ends = []
+    for cached in (True, False):
+        problem = Toy(4, 1, dtype=torch.float32)
+        model, scale = make_model("network", 1).float(), nn.Parameter(torch.ones(()))
+        opt = MSVRM(
+            [*model.parameters(), scale], problem, version=1, single_point=True, lr=0.1, gamma=2.0
+        )
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(3):
+            draw = problem.draw(4, 1, generator)
+
+            def closure(rows, draw=draw, problem=problem, model=model, scale=scale):
+                probe = problem.inner(model, part(draw, *rows))
+                return Probe(probe.blocks, probe.values.float() * scale)
+
+            chunks = torch.arange(4).tensor_split(parts)
+            with torch.autocast("cpu", torch.bfloat16, cache_enabled=cached):
+                opt.step([lambda rows=rows: closure(rows.tolist()) for rows in chunks])
+        ends.append(opt.table.read(torch.arange(4)))
+    assert torch.equal(*ends)
 
 
 # The safeguard ---------------------------------------------------------------------------------
@@ -750,3 +882,38 @@ def test_parameters_that_become_more_precise(how):
     with pytest.raises(ValueError, match="float64, which the state of this optimizer would round"):
         opt.step(lambda: problem.inner(model, problem.everything()))
     assert_unchanged(before, model, opt)
+
+
+def test_an_error_leaves_no_gradient_behind():
+    problem, model = Toy(6, 1), make_model("network", 1).float()
+    opt = SOX(model, problem, lr=0.1)
+    model.double()
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    with pytest.raises(ValueError, match="would round"):
+        opt.step(lambda: problem.inner(model, problem.everything()))
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_table_begins_with_an_array():
+    rows = np.arange(6.0).reshape(6, 1)
+    for initial in (rows, rows.tolist(), rows[:, ::-1]):
+        opt = SOX(make_model("network", 1), Toy(6, 1), lr=0.1, initial=initial)
+        assert opt.table.read(range(6)).flatten().tolist() == rows.flatten().tolist()
+    for initial in ("abc", [[1.0]], rows * np.nan, rows.astype(int)):
+        with pytest.raises(ValueError, match="initial"):
+            SOX(make_model("network", 1), Toy(6, 1), lr=0.1, initial=initial)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.int32, np.int64, list])
+def test_rows_are_read_by_ids_of_any_whole_type(kind):
+    """torch takes uint8 for a mask."""
+    initial = torch.arange(5.0, dtype=torch.float64)[:, None]
+    opt = SOX(make_model("network", 1), Toy(5, 1), lr=0.1, initial=initial)
+    ids = [3, 0, 1]
+    read = opt.table.read(ids if kind is list else np.array(ids, dtype=kind))
+    assert read.flatten().tolist() == ids
+    assert opt.table.read([]).shape == (0, 1)
+    for wrong in (torch.ones(5, dtype=torch.bool), torch.tensor([0.0])):
+        with pytest.raises(ValueError, match="blocks must be ids of blocks"):
+            opt.table.read(wrong)

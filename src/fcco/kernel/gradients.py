@@ -59,7 +59,7 @@ class GradientSum:
         # Gradients of low precision are moved after every closure, because adding micro-batches in
         # bfloat16 would round. Others may add up in ``.grad`` until the last closure of the point.
         into = self._kept[point] if self.apart and (end or self.narrow) else None
-        seen = set()
+        seen: set[int] = set()
         for j, p in enumerate(self._params):
             grad = p.grad
             if grad is None:
@@ -74,12 +74,19 @@ class GradientSum:
             if into is not None:
                 into[j].add_(part)
                 p.grad = None
-            elif (memory := part.data_ptr()) in seen:
-                # Autograd may give two parameters the same buffer, for example for a + b. It would
-                # then add the gradient of the next point to this buffer twice.
-                p.grad = grad.clone()
+                continue
+            # Autograd may give several parameters parts of one buffer: the same part for a + b, and
+            # overlapping ones for cat([a, b]) + c. It would then add the gradient of the next point
+            # to the common entries twice. A part would also keep the whole buffer in the state.
+            if self._in_buckets or part is not grad:
+                # The buffers of DDP and FSDP2 hold many gradients on purpose, side by side.
+                memory, shared = part.data_ptr(), False
             else:
-                seen.add(memory)
+                buffer = part.untyped_storage()
+                memory, shared = buffer.data_ptr(), buffer.nbytes() > part.nbytes
+            if shared or memory in seen:
+                p.grad = grad.clone()
+            seen.add(memory)
 
     def total(self, row: Weights) -> list[Tensor]:
         """Return the weighted sum, which the caller may overwrite.

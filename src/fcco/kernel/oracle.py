@@ -110,7 +110,11 @@ class Oracle(AbstractContextManager["Oracle"]):
                 if kind is not None:
                     self._gradients.clear()
                     self._reduction.forget()
-        self._forget_other_points()
+        self._forget_caches()
+        if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+            # The closure's iterator has ended. ``show`` is a generator, out of which Python lets
+            # no StopIteration, and the caller may wait for one.
+            raise error.__cause__
 
     def keep(self) -> None:
         """Leave RNG and buffers as they were after the pass at the current point."""
@@ -152,6 +156,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             self._arrive(point)
             self.value_passes += 2 if tangent else 1  # a tangent costs about a forward pass
             self.gradient_passes += weight is not None
+        self._forget_caches()
         end = k + 1 == self.num_closures
         # Ranks average gradients as rarely as possible. Gradients of low precision are widened
         # after every closure. Those kept apart are read after the last closure of a point. Those
@@ -239,7 +244,6 @@ class Oracle(AbstractContextManager["Oracle"]):
             with torch.no_grad():
                 self._home = list(map(torch.clone, self._parts))
                 torch._foreach_copy_(self._parts, self._places[point])
-        self._forget_other_points()
 
     def _return_home(self) -> None:
         """Move the parameters back to the current point, if they are elsewhere."""
@@ -248,10 +252,12 @@ class Oracle(AbstractContextManager["Oracle"]):
                 torch._foreach_copy_(self._parts, self._home)
             self._home = None
 
-    def _forget_other_points(self) -> None:
-        """Clear the caches of autocast and ``parametrize.cached()``, which belong to another point.
+    def _forget_caches(self) -> None:
+        """Clear the caches of autocast and ``parametrize.cached()``.
 
-        Autograd does not notice that the local part of a DTensor was written to, so it is told.
+        What they hold belongs to another point, or to the graph or the dual level of the closure
+        before, which has ended. Autograd does not notice that the local part of a DTensor was
+        written to, so it is told.
         """
         torch.clear_autocast_cache()
         if parametrize._cache_enabled:

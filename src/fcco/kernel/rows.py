@@ -97,7 +97,7 @@ class Rows:
         """
         objective = self.objective
         if not isinstance(objective, ScaledObjective):
-            return objective.outer_slope(rows, blocks)
+            return objective.outer_slope(rows.clone(), blocks)  # it may work in place, too
         (u, value), scale = align(rows, fresh, scaled=self.scaled)
         if supported:
             u = objective.supported(u, value, 1 / objective.inner_size)

@@ -161,7 +161,8 @@ def observe(s: Step, point: Point, k: int, probe: Probe, derivative: Tensor | No
         fresh = s.rows.project(values, ids)
         part.old = torch.where(part.before.unvisited, fresh, part.before.old)
     if point is Point.CURRENT and probe.noise is not None:
-        part.noise = probe.noise.detach().to(s.dtype)
+        # A copy, because the closure may write the noise of the next point into the same tensor.
+        part.noise = probe.noise.detach().to(s.dtype, copy=True)
     part.values[point] = values
     if derivative is not None:
         part.derivative = derivative.to(s.dtype)

@@ -11,6 +11,7 @@ from fcco.kernel.rows import unscale
 from fcco.kernel.storage import Zeros, zeros_in_memory
 from fcco.methods.gain import new_gain
 from fcco.methods.weights import Point
+from fcco.problem.given import tensor
 
 __all__ = ["Remembered", "Table"]
 
@@ -128,7 +129,9 @@ class Table(nn.Module):
         keep("samples", anchor, (m,), torch.int64)
         keep("snapshot", snapshot, shape, dtype)
         keep("written", shrinks, (m,), torch.float64)
-        self.register_buffer("clock", torch.zeros(2, dtype=torch.float64) if shrinks else None)
+        self.register_buffer(
+            "clock", torch.zeros(2, dtype=torch.float64, device="cpu") if shrinks else None
+        )
         self.register_buffer("gain", new_gain() if gain else None)
 
     @property
@@ -154,7 +157,10 @@ class Table(nn.Module):
         The blocks must belong to this rank. The result is on the device of the table. If rows have
         log-scales, it holds exp(scale) times the mantissas, which may overflow.
         """
-        blocks = torch.as_tensor(blocks, device=self.rows.device)
+        blocks = tensor("blocks", blocks).to(self.rows.device)
+        if blocks.numel() and (blocks.dtype == torch.bool or blocks.is_floating_point()):
+            raise ValueError(f"blocks must be ids of blocks, got {blocks.dtype}")
+        blocks = blocks.long()  # torch would take uint8 for a mask
         outside = (blocks < self.share.start) | (blocks >= self.share.stop)
         if outside.any():
             raise ValueError(

@@ -3,14 +3,15 @@
 import math
 import sys
 from numbers import Real
+from typing import Any
 
 from torch import Tensor
 
 from fcco.methods import Beta, Gamma, Method
 from fcco.problem import Objective, ScaledObjective
-from fcco.problem.given import whole
+from fcco.problem.given import tensor, whole
 
-__all__ = ["check_gain", "check_initial", "check_problem", "user_stacklevel"]
+__all__ = ["check_gain", "check_problem", "read_initial", "user_stacklevel"]
 
 _OURS = ("fcco", "fcco_lab", "torch")  # torch wraps every optimizer's ``step``
 
@@ -61,19 +62,24 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
-def check_initial(initial: Tensor | float | None, objective: Objective) -> None:
-    """Raise a ``ValueError`` unless it is None, a finite number or a finite (m, p) tensor."""
-    if isinstance(initial, Tensor):
-        shape = (objective.num_blocks, objective.inner_dim)
-        if initial.shape != shape or not initial.is_floating_point():
-            raise ValueError(
-                f"initial must be a floating-point tensor of shape {shape}, got "
-                f"{initial.dtype} of shape {tuple(initial.shape)}"
-            )
-        if not initial.isfinite().all():
-            raise ValueError("initial has non-finite entries")
-    elif initial is not None and not math.isfinite(initial):
-        raise ValueError(f"initial must be finite, got {initial}")
+def read_initial(initial: Any, objective: Objective) -> Tensor | float | None:
+    """Return None, a finite number or a finite (m, p) tensor; arrays become tensors."""
+    if initial is None:
+        return None
+    if isinstance(initial, Real):
+        if not math.isfinite(initial):
+            raise ValueError(f"initial must be finite, got {initial}")
+        return float(initial)
+    rows = tensor("initial", initial)
+    shape = (objective.num_blocks, objective.inner_dim)
+    if rows.shape != shape or not rows.is_floating_point():
+        raise ValueError(
+            f"initial must be a floating-point tensor of shape {shape}, got "
+            f"{rows.dtype} of shape {tuple(rows.shape)}"
+        )
+    if not rows.isfinite().all():
+        raise ValueError("initial has non-finite entries")
+    return rows
 
 
 def user_stacklevel() -> int:

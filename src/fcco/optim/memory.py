@@ -61,7 +61,7 @@ class Position(NamedTuple):
     @classmethod
     def zeros(cls) -> dict[str, Tensor]:
         """Return the tensors of a new optimizer."""
-        return {name: torch.zeros((), dtype=torch.int64) for name in cls._fields}
+        return {name: torch.zeros((), dtype=torch.int64, device="cpu") for name in cls._fields}
 
     @classmethod
     def read(cls, tensors: Mapping[str, Tensor]) -> Self:
@@ -93,6 +93,11 @@ def widen(dtype: torch.dtype) -> torch.dtype:
 
 def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
     """Return the first state of a parameter: z = 0, its points, and the step rule's state."""
+    if p.is_complex():
+        raise ValueError("a parameter is complex: train its real view (torch.view_as_real) instead")
+    # A stride of 0 makes several entries one number, and an in-place update would add up.
+    if any(n > 1 and not step for n, step in zip(p.shape, p.stride(), strict=True)):
+        raise ValueError("a parameter is expanded: several of its entries are one number")
     # Small alpha adds tiny changes to z, which bfloat16 would round away.
     z = torch.zeros_like(p, dtype=widen(p.dtype), requires_grad=False)
     # At the start w_0 = w_1, so every older point is the current one.
@@ -100,7 +105,8 @@ def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:
     anchor = {}
     if method.anchored:
         # The step 0 means that the anchor belongs to no snapshot yet.
-        anchor = {"anchor": torch.zeros_like(z), ANCHOR_STEP: torch.zeros((), dtype=torch.int64)}
+        step = torch.zeros((), dtype=torch.int64, device="cpu")
+        anchor = {"anchor": torch.zeros_like(z), ANCHOR_STEP: step}
     return {"z": z} | points | anchor | update.init(z)
 
 

@@ -23,7 +23,7 @@ from fcco.kernel.safeguard import ChangeBound
 from fcco.kernel.step import Step, sum_surprises, take
 from fcco.kernel.storage import Place, zeros_at
 from fcco.methods import Beta, Coefficients, Gamma, Method, Point, SlopeAt, next_gain
-from fcco.optim.arguments import check_gain, check_initial, check_problem, user_stacklevel
+from fcco.optim.arguments import check_gain, check_problem, read_initial, user_stacklevel
 from fcco.optim.memory import (
     ANCHOR_STEP,
     OWN_STATE,
@@ -144,7 +144,7 @@ class CompositionalOptimizer(RememberingOptimizer):
         check_problem(objective, method, snapshot_every)
         gamma = ("age" if method.corrected else 0.0) if gamma is None else gamma
         check_gain(method, beta, gamma)
-        check_initial(initial, objective)
+        initial = read_initial(initial, objective)
         self.objective = objective
         self.method = method
         self.update = Plain() if update is None else update
@@ -176,7 +176,9 @@ class CompositionalOptimizer(RememberingOptimizer):
         self._dtype = torch.promote_types(objective.row_dtype, torch.float32)
         for p in self._all_params():
             # The table has at least the precision of the parameters, so that u does not round g.
-            self._dtype = torch.promote_types(self._dtype, p.dtype)
+            # A frozen parameter may also be complex, or have one byte, which torch may not promote.
+            if p.is_floating_point() and p.dtype.itemsize > 1:
+                self._dtype = torch.promote_types(self._dtype, p.dtype)
         if isinstance(initial, Tensor):
             self._dtype = torch.promote_types(self._dtype, initial.dtype)
         if method.inner is not None:
@@ -462,13 +464,15 @@ class CompositionalOptimizer(RememberingOptimizer):
         A parameter that was frozen until now gets a new state. It is stored only at the end of the
         step, after all checks.
         """
+        for group in self.param_groups:  # all of them, before the first error
+            for p in group["params"]:
+                p.grad = None
         params: list[Tensor] = []
         states: list[dict[str, Any]] = []
         z, sizes, frozen, frozen_states = [], [], [], []
         for group in self.param_groups:
             before = len(params)
             for p in group["params"]:
-                p.grad = None
                 state = self.state.get(p, {})
                 if not p.requires_grad:
                     # A frozen parameter that was trained earlier has other values at older points.

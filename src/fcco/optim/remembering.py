@@ -65,18 +65,13 @@ class RememberingOptimizer(Optimizer):
         """Add a group; its z starts at zero and its previous point is the current one."""
         super().add_param_group(param_group)
         params = self.param_groups[-1]["params"]
-        for p in params:
-            # A stride of 0 makes several entries one number, and an in-place update would add up.
-            expanded = any(n > 1 and not step for n, step in zip(p.shape, p.stride(), strict=True))
-            if expanded or p.is_complex():
-                self.param_groups.pop()
-                raise ValueError(
-                    "a parameter is expanded: several of its entries are one number"
-                    if expanded
-                    else "a parameter is complex: train its real view (torch.view_as_real) instead"
-                )
-        for p in params:
-            self.state[p].update(self._new_state(p) if p.requires_grad else self._no_state())
+        try:
+            states = [self._new_state(p) if p.requires_grad else self._no_state() for p in params]
+        except ValueError:
+            self.param_groups.pop()
+            raise
+        for p, state in zip(params, states, strict=True):
+            self.state[p].update(state)
 
     def _new_state(self, p: Tensor) -> dict[str, Any]:
         return fresh_state(p, self.method, self.update)
