@@ -9,9 +9,10 @@ from fcco.objectives.cox import Cox
 from fcco.objectives.group_dro import GroupCVaR, GroupDRO
 from fcco.objectives.instances import AttentionPooling, SoftmaxPooling
 from fcco.objectives.iwae import IWAE
-from fcco.objectives.listwise import NDCG, ListNet
+from fcco.objectives.list_net import ListNet
 from fcco.objectives.means import Means
 from fcco.objectives.multi_task import MultiTaskAUC, MultiTaskGap
+from fcco.objectives.ndcg import NDCG
 from fcco.objectives.neighbours import NCA
 from fcco.objectives.partial_auc import PartialAUC
 from fcco.objectives.penalty import ConstraintPenalty
