@@ -180,6 +180,8 @@ OTHERS = {
     "correlation": (lambda T: L.CorrelationLoss(concordance=T == 0.5),
                     lambda c, i: c(E[i, 0], E[i, 1])),
     "parity": (lambda T: L.ParityLoss(2, squared=T == 0.5), lambda c, i: c(E[i, 0], i % 2)),
+    "table": (lambda T: L.TableLoss(O.GroupDRO(torch.arange(N), temperature=T), beta=0.5),
+              lambda c, i: c(Probe(i, E[i, :1]))),
     "cox": (lambda T: L.CoxLoss(INDEX, LABELS, ties="efron" if T == 0.5 else "breslow"),
             lambda c, i: c(E[i, 0], i)),
 }  # fmt: skip
@@ -201,19 +203,6 @@ def test_losses_built_from_other_things(name):
         assert isinstance(got, ValueError)
         assert "built from other labels or settings" in str(got)
     assert all(map(same, before, states(criteria)))
-
-
-def test_own_objectives_may_differ():
-    """An objective may hold what a rank alone knows; a table loss exchanges rows."""
-    objectives = [O.GroupDRO(torch.arange(4), targets, temperature=1.0) for targets in (None, None)]
-    criteria = [L.TableLoss(objective, beta=0.5) for objective in objectives]
-    calls = [
-        lambda c, k=k: c(Probe(torch.tensor([k, 2]), E[k : k + 2, :1].requires_grad_())).item()
-        for k in range(SIZE)
-    ]
-    found = together(criteria, calls)
-    assert found[0] == found[1]
-    assert same(*states(criteria))
 
 
 class Met(Exception):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from losses.criteria import CASES, labels, ranking, survival
 
 from fcco import losses as L
+from fcco import objectives as O
 from fcco.data import WithIndex
 
 ONE = {case.name: case for case in CASES}
@@ -259,3 +260,81 @@ def test_arrays_are_scores_of_exact_and_metric():
     scores = torch.linspace(0, 1, 9)
     assert criterion.exact(scores.numpy()) == criterion.exact(scores)
     assert criterion.objective.metric(scores.numpy()) == criterion.objective.metric(scores)
+
+
+@pytest.mark.parametrize(("exact", "said"), [
+    (lambda x: L.CorrelationLoss().exact(x, torch.arange(3.0)), r"samples \[1\]"),
+    (lambda x: L.CorrelationLoss(concordance=True).exact(torch.arange(3.0), x), r"samples \[1\]"),
+    (lambda x: L.CorrelationLoss().exact(x.double().nan_to_num(1e200, 1e200), torch.arange(3.0)),
+     r"samples \[0, 1, 2\]"),
+    (lambda x: L.ParityLoss(2).exact(x, torch.tensor([0, 1, 1])), r"samples \[1\]"),
+    (lambda x: O.Means(lambda u: u[..., 0].nan_to_num(1.0), 1).exact(x[:, None]), r"samples \[1\]"),
+], ids=["correlation", "concordance", "overflow", "parity", "own"])  # fmt: skip
+@pytest.mark.parametrize("worst", [torch.nan, torch.inf])
+def test_exact_means_that_are_not_finite(exact, said, worst):
+    """A function that masks empty classes would mask NaN too, and report a harmless 1."""
+    with pytest.raises(FloatingPointError, match=said):
+        exact(torch.tensor([1.0, worst, 2.0]))
+
+
+def test_exact_means_of_no_sample():
+    none = torch.zeros(0)
+    for criterion in (L.F1Loss(), L.CorrelationLoss(), L.ParityLoss(2)):
+        with pytest.raises(ValueError, match="statistics are empty"):
+            criterion.exact(none, none.long() if isinstance(criterion, L.ParityLoss) else none)
+
+
+def test_exact_means_ignore_autocast():
+    matrix, lines = torch.randn(3, 3), torch.randn(9, 3)
+    criterion = L.MeansLoss(lambda u: (u @ matrix).sum(-1), 3)
+    value = criterion.exact(lines)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert criterion.exact(lines).equal(value)
+
+
+def test_the_risk_of_a_value_that_rounds_to_its_bound():
+    """In float32, T (exp(-30) - 1) is -T, whose logarithm is none."""
+    criterion = L.GroupDROLoss(2, temperature=0.1)
+    value = criterion(torch.tensor([-3.0, -2.0]), torch.tensor([0, 1])).item()
+    with pytest.raises(ValueError, match=r"value must be above -temperature, -0\.1"):
+        criterion.objective.risk(value)
+    value = criterion.exact(torch.tensor([-3.0, -2.0]).double(), torch.tensor([0, 1])).item()
+    assert -3 < criterion.objective.risk(value) < -2
+
+
+def test_exact_groups_that_overflow():
+    with pytest.raises(FloatingPointError, match=r"mean losses of up to 1e[+]36"):
+        L.GroupDROLoss(2, temperature=0.1).exact(torch.full((2,), 1e36), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("weight", [[0, 0, 0], [0, 0, 1]])
+def test_a_ranking_metric_without_weight(weight):
+    with pytest.raises(ValueError, match="no list has a relevant item"):
+        O.NDCG([0, 1, 0], [2, 1]).metric(torch.zeros(3), weight)
+
+
+def test_an_empty_batch_after_scores_that_only_float64_holds():
+    criterion = L.DROLoss(2, temperature=1.0).double()
+    criterion(torch.tensor([1e39, 1e39], dtype=torch.float64), torch.arange(2))
+    with pytest.raises(FloatingPointError, match="scores of earlier batches are too large"):
+        criterion(torch.zeros(0), torch.zeros(0, dtype=torch.long))
+
+
+def test_views_of_two_widths():
+    objective = L.ContrastiveLoss(2, temperature=0.5)
+    with pytest.raises(ValueError, match=r"second must have the shape of first, \(2, 3\)"):
+        objective.exact(torch.ones(2, 3), torch.ones(2, 4))
+
+
+@pytest.mark.parametrize("build", [
+    lambda: O.AUC([1, 0, 1]), lambda: O.Cox([1, 2, 3], [1, 1, 0]),
+    lambda: O.DRO(3, temperature=1.0), lambda: O.GroupDRO([0, 1, 1], temperature=1.0),
+    lambda: O.GlobalContrastive(3, temperature=0.5), lambda: O.IWAE(3),
+], ids=["auc", "cox", "dro", "group dro", "contrastive", "iwae"])  # fmt: skip
+@pytest.mark.parametrize("count", [1, 3])
+def test_inputs_are_those_of_the_index(build, count):
+    """Inputs that were not filtered as the index was would get the labels of others."""
+    objective, x = build(), torch.randn(count, 2)
+    inputs = (x[:2].repeat(2, 1)[:2], x) if isinstance(objective, O.GlobalContrastive) else x
+    with pytest.raises(ValueError, match="inputs must be those of the 2 samples of index"):
+        objective.batch(inputs, [1, 2])

@@ -15,7 +15,8 @@ __all__ = ["fingerprint"]
 def fingerprint(*made_of: Any) -> Tensor:
     """Return a hash of labels, of their order and of settings, as an int64 tensor.
 
-    Learned parameters and functions are not part of the hash.
+    Learned parameters and functions are not part of the hash, but the attributes of an object that
+    can be called are.
 
     Examples:
         >>> from fcco.objectives import AUC

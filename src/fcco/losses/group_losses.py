@@ -22,9 +22,6 @@ __all__ = ["GroupCVaRLoss", "GroupDROLoss"]
 class _GroupLoss(RowLoss):
     """Base class of functions of the groups' mean losses, which the table tracks."""
 
-    def __init__(self, objective: GroupDRO | GroupCVaR, *, beta: Beta) -> None:
-        super().__init__(objective, beta=beta)
-
     def forward(self, losses: Tensor, groups: Tensor) -> Tensor:
         """Return the loss of a batch.
 
@@ -52,7 +49,13 @@ class _GroupLoss(RowLoss):
         probe = self._probe(losses.double(), groups)
         if empty := absent(probe.blocks, self.objective.num_blocks):
             raise ValueError(f"groups {empty} have no sample: the objective is a mean over all")
-        return self.objective.outer(probe.values, probe.blocks).mean().to(losses.dtype)
+        value = self.objective.outer(probe.values, probe.blocks).mean().to(losses.dtype)
+        if not value.isfinite():
+            largest = probe.values.detach().abs().max().item()
+            raise FloatingPointError(
+                f"the objective is {value.item()}, with mean losses of up to {largest:.3g} in size"
+            )
+        return value
 
     def _probe(self, losses: Tensor, groups: Tensor) -> Probe:
         """Return a probe of the mean losses of the groups in a batch."""

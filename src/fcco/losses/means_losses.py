@@ -1,5 +1,6 @@
 """Losses that are functions of means by name: F1, Dice, correlation and parity."""
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -104,8 +105,8 @@ class DiceLoss(MeansLoss):
     ) -> None:
         check_positive(num_classes=num_classes)
         first, second = (1.0, 1.0) if jaccard else weights
-        if first < 0 or second < 0 or not first + second > 0:
-            raise ValueError(f"weights must be two numbers that are not negative, got {weights}")
+        if first < 0 or second < 0 or not 0 < first + second < math.inf:
+            raise ValueError(f"weights must be two finite numbers of at least 0, got {weights}")
         first_class = 0 if include_background or num_classes == 1 else 1
         # E[p y] + a (E[p] - E[p y]) + b (E[y] - E[p y]), with the terms of E[p y] collected.
         ratio = _Ratio(1.0, first, second, 1.0 - first - second)
@@ -124,7 +125,9 @@ class DiceLoss(MeansLoss):
 
     def _lines(self, probabilities: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
         if not isinstance(probabilities, Tensor) or not probabilities.is_floating_point():
-            raise ValueError("probabilities must be a tensor of floats")
+            name = type(probabilities).__name__
+            kind = probabilities.dtype if isinstance(probabilities, Tensor) else name
+            raise ValueError(f"probabilities must be a tensor of floats, got {kind}")
         if probabilities.ndim < 2 or probabilities.shape[1] != self.num_classes:
             raise ValueError(
                 f"probabilities must have shape (B, {self.num_classes}, ...), got "
@@ -232,7 +235,8 @@ class CorrelationLoss(MeansLoss):
 
         Concordance does not change if x and y have the same shift, so that of the targets is used.
         """
-        means = lines.detach().mean(0)
+        # A shift that is not finite would make the statistics of all samples so, and none be named.
+        means = lines.detach().nan_to_num(0, 0, 0).mean(0)
         return means[:, 1:].expand(-1, 2) if self.concordance else means
 
     def _remember(self, probe: Probe) -> None:

@@ -229,10 +229,15 @@ class ScoreLoss(Criterion):
         narrowed = change.scores.dtype != value.dtype and not change.scores.isfinite().all()
         if not finite or narrowed:
             size = change.scores.abs().amax(1)
+            largest = (
+                f"that of sample {change.index[size.argmax()].item()} is the largest, "
+                f"{size.max().item():.3g} in size"
+                if len(size)
+                else "it is empty, so the scores of earlier batches are too large"
+            )
             raise FloatingPointError(
                 f"the loss is {value.item()}, or its gradient is not finite, with the scores of "
-                f"this batch; that of sample {change.index[size.argmax()].item()} is the largest, "
-                f"{size.max().item():.3g} in size: the step size may be too large"
+                f"this batch; {largest}: the step size may be too large"
             )
 
     def extra_repr(self) -> str:

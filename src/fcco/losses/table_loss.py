@@ -22,8 +22,9 @@ class TableLoss(RowLoss):
     gradient, while the value remains the mean of f.
 
     Under ``torch.distributed`` ranks exchange what they probed: 16 bytes for every block, its
-    values and their log-scale. A block that several ranks probe has the mean of their values,
-    weighted by ``Probe.samples``.
+    values, their log-scale and, with ``beta="auto"``, their noise. A block that several ranks probe
+    has the mean of their values, weighted by ``Probe.samples``. The objectives of all ranks must
+    have equal attributes, but for those whose name begins with an underscore.
 
     Args:
         objective: the problem.
@@ -50,7 +51,9 @@ class TableLoss(RowLoss):
         ranks = self._together()
         if ranks is None:
             return self._take(probe)
-        blocks, values, samples, *more = exchange(ranks, lambda: self._columns(probe))
+        blocks, values, samples, *more = exchange(
+            ranks, lambda: self._columns(probe), self.fingerprint
+        )
         # The ordinary losses of the ranks are averaged over blocks, as f is. DDP divides by the
         # number of ranks, hence the factor ``size``.
         share = ranks.size * len(probe.blocks) / len(blocks)

@@ -197,6 +197,11 @@ class GlobalContrastive(nn.Module, PooledObjective, ScaledObjective):
         for name, view in (("first", first), ("second", second)):
             if view.ndim != 2 or len(view) != count:
                 raise ValueError(f"{name} must have shape ({count}, d), got {tuple(view.shape)}")
+        if first.shape != second.shape:
+            raise ValueError(
+                f"second must have the shape of first, {tuple(first.shape)}, got "
+                f"{tuple(second.shape)}"
+            )
         x, y = widened(first).double(), widened(second).double()
         check_embeddings(first=x, second=y)
         x, y = normalize(x, dim=1), normalize(y, dim=1)

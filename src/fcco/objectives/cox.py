@@ -113,7 +113,7 @@ class Cox(AnchoredObjective, ScaledObjective):
         return (at_risk - self._fraction[blocks, None] * tied).unsqueeze(0)
 
     def inner(self, model: Any, batch: PairBatch) -> Probe:
-        """Return the mean over the sampled subjects at risk."""
+        """Return the mean over the sampled subjects, in which those not at risk count 0."""
         return exponential_probe(differences(model, batch, 1), batch)
 
     def scaled_outer(self, u: Tensor, log_scale: Tensor, blocks: Tensor) -> Tensor:

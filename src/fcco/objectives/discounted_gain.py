@@ -29,6 +29,9 @@ def ndcg(
     """
     gains, count = grades.double().exp2() - 1, len(importance)
     best = ideal_dcg(gains, owner, count, top_k)
+    relevant = importance * (best > 0)
+    if not relevant.any():
+        raise ValueError("grades: no list has a relevant item")
     order = _sorted_within(scores, owner)
     discount = _discounts(owner, count, top_k)
     # Equal scores within a list form a run; all items of a run get its mean discount.
@@ -38,9 +41,6 @@ def ndcg(
     sums = discount.new_zeros(len(discount)).index_add(0, run, discount)
     discount = (sums / run.bincount(minlength=len(discount)))[run]
     found = best.new_zeros(count).index_add(0, owner, gains[order] * discount)
-    relevant = importance * (best > 0)
-    if not relevant.any():
-        raise ValueError("grades: no list has a relevant item")
     each = found / best.where(best > 0, 1.0)
     return float((relevant * each).sum() / relevant.sum())
 

@@ -92,6 +92,11 @@ class GroupDRO(GroupObjective):
             2.3
         """
         ratio = value / self.temperature
+        if ratio <= -1:
+            raise ValueError(
+                f"value must be above -temperature, {-self.temperature:g}, got {value:g}: it "
+                "rounds to this number if all losses are very negative"
+            )
         limit = self.cap / self.temperature
         if math.log1p(ratio) <= limit:
             return self.temperature * math.log1p(ratio)

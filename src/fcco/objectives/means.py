@@ -101,11 +101,13 @@ class Means(Objective):
 
     def exact(self, statistics: Tensor) -> Tensor:
         """Return F of the statistics of all samples, (N, p) or (N, m, p); it is differentiable."""
-        lines = self.read(statistics)
-        means = lines.mean(0)
-        value = self.outer(means, torch.arange(self.num_blocks)).mean()
-        if not value.isfinite():
-            raise FloatingPointError(self.explain(lines, means))
+        probe = self.probe(statistics)
+        means = probe.values
+        with torch.autocast(means.device.type, enabled=False):
+            value = self.outer(means, probe.blocks).mean()
+        # f may be finite where a mean is not, for example if it masks an empty class.
+        if not (value.isfinite() & means.isfinite().all()):
+            raise FloatingPointError(self.explain(self.read(statistics), means))
         return value
 
     def explain(self, lines: Tensor, means: Tensor) -> str:

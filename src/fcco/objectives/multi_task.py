@@ -27,7 +27,7 @@ class _Moments(TaskObjective):
         read = read_tasks(labels, self.num_tasks if hasattr(self, "labels") else 0)
         self._set_tasks(read)
         self._weights = Column(self._factor)
-        self._sides = Structure(members=torch.stack(list(read)).double(), valid=read.valid)
+        self._sides = Structure(members=torch.stack(list(read)).double())
 
     def metric(self, scores: Any, weight: Any = None) -> float:
         """Return the area under the ROC curve, averaged over tasks; ties count one half."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcco.problem.batches import Batch, EmptyBatch, each
+from fcco.problem.batches import Batch, EmptyBatch, each, leaves
 from fcco.problem.given import positions
 from fcco.problem.objective import Objective
 
@@ -87,6 +87,12 @@ class SampledObjective(Objective):
             tensor([1])
         """
         given = positions("index", index, self.num_samples)
+        for part in leaves(inputs):
+            if part.shape[:1] != given.shape:
+                raise ValueError(
+                    f"inputs must be those of the {len(given)} samples of index, got a tensor of "
+                    f"shape {tuple(part.shape)}"
+                )
         rows, place = given.unique(return_inverse=True)
         if len(rows) == len(given):
             rows = given
