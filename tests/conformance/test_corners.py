@@ -869,15 +869,11 @@ def test_blocks_that_a_closure_writes_in_place():
         opt.step(closure)
 
 
-@pytest.mark.parametrize("how", ["convert", "add"])
-def test_parameters_that_become_more_precise(how):
+def test_parameters_that_become_more_precise():
     problem, model = Toy(6, 1), make_model("network", 1).float()
     opt = SOX(model, problem, lr=0.1)
     assert opt.table.rows.dtype == torch.float32
-    if how == "convert":
-        model.double()
-    else:
-        opt.add_param_group({"params": [nn.Parameter(torch.zeros(2, dtype=torch.float64))]})
+    model.double()
     before = capture(model, opt)
     with pytest.raises(ValueError, match="float64, which the state of this optimizer would round"):
         opt.step(lambda: problem.inner(model, problem.everything()))
@@ -917,3 +913,26 @@ def test_rows_are_read_by_ids_of_any_whole_type(kind):
     for wrong in (torch.ones(5, dtype=torch.bool), torch.tensor([0.0])):
         with pytest.raises(ValueError, match="blocks must be ids of blocks"):
             opt.table.read(wrong)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"lr": -1.0}, {"lr": "a"}, {"weight_decay": torch.nan}, {"alpha": 0.1}, {"beta": 0.1},
+    "float64",
+], ids=str)  # fmt: skip
+def test_a_group_with_which_no_step_is_possible_is_not_added(wrong):
+    """It was added, and every later step failed."""
+    w = nn.Parameter(torch.ones(2, 1))
+    optimizer = MSVRM([w], Toy(6, 1), version=2, lr=0.1)
+
+    def closure():
+        return Probe(torch.tensor([0, 1]), w * 2)
+
+    optimizer.step(closure)
+    dtype = torch.float64 if wrong == "float64" else torch.float32
+    added = nn.Parameter(torch.ones(1, dtype=dtype))
+    before, known = len(optimizer.param_groups), len(optimizer.state)
+    with pytest.raises(ValueError, match=r"float64|lr|weight_decay|alpha|beta"):
+        optimizer.add_param_group({"params": [added]} | ({} if wrong == "float64" else wrong))
+    assert len(optimizer.param_groups) == before
+    assert len(optimizer.state) == known
+    optimizer.step(closure)

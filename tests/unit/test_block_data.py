@@ -186,6 +186,17 @@ def test_resuming_in_the_middle(name):
     assert second.state_dict()["step"] == 40
 
 
+@pytest.mark.parametrize("state", [
+    {}, {"step": 1}, {"step": "x", "seed": 0}, {"step": 1, "seed": None}, {"step": -3, "seed": 0},
+], ids=str)  # fmt: skip
+def test_a_position_that_is_none_is_refused(state):
+    first = sampler(next(iter(OBJECTIVES)), seed=2)
+    before = first.state_dict()
+    with pytest.raises(ValueError, match=r"step|seed"):
+        first.load_state_dict(state)
+    assert first.state_dict() == before
+
+
 @every
 @pytest.mark.parametrize("world", [1, 2, 4])
 @pytest.mark.parametrize("replacement", [True, False])

@@ -148,7 +148,12 @@ class BlockSampler:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved position."""
-        self.step, self.seed = state["step"], state["seed"]
+        if not {"step", "seed"} <= state.keys():
+            raise ValueError(f"the state of a sampler has a step and a seed, got {list(state)}")
+        step, seed = whole("step", state["step"]), whole("seed", state["seed"])
+        if step < 0:
+            raise ValueError(f"step must be at least 0, got {step}")
+        self.step, self.seed = step, seed
 
 
 def _mixed(seed: int, step: int) -> int:

@@ -1,4 +1,4 @@
-"""The exact pass of version 3: inner values of all blocks, and the full gradient, in chunks."""
+"""The exact pass of version 3 and SVRG: all inner values, and the full gradient, in chunks."""
 
 from dataclasses import dataclass
 from functools import reduce

@@ -56,10 +56,6 @@ class Rows:
         """Return rows that hold plain inner values, with the log-scale 0."""
         return _join(values, torch.zeros_like(values[:, :1])) if self.scaled else values
 
-    def unpack(self, rows: Tensor) -> Tensor:
-        """Return the inner values themselves, (k, p), which may overflow."""
-        return unscale(rows, self.scaled) if self.scaled else rows
-
     def project(self, rows: Tensor, blocks: Tensor) -> Tensor:
         """Apply the objective's ``feasible`` to a copy, because it may work in place."""
         objective = self.objective

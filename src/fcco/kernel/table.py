@@ -44,7 +44,8 @@ class Table(nn.Module):
 
     All state is in buffers. A buffer that the method does not need is None. Blocks are named by
     their ids in the whole problem. Tensors are passed in and returned on the device of the ids,
-    whatever the device of the rows is. Values are not checked here: ``write`` and ``fill`` are
+    whatever the device of the rows is; only ``read`` and ``whole`` return them on that of the rows.
+    Values are not checked here: ``write`` and ``fill`` are
     called after the last check.
 
     Args:

@@ -23,6 +23,7 @@ __all__ = [
     "has_anchor",
     "is_known",
     "move_state",
+    "too_precise",
     "widen",
 ]
 
@@ -89,6 +90,14 @@ def widen(dtype: torch.dtype) -> torch.dtype:
         (torch.float32, torch.float64)
     """
     return torch.promote_types(dtype, torch.float32)
+
+
+def too_precise(p: Tensor) -> ValueError:
+    """Return the error about a parameter that the state of an optimizer would round."""
+    return ValueError(
+        f"a parameter is {p.dtype}, which the state of this optimizer would round: build the "
+        "optimizer after converting the model"
+    )
 
 
 def fresh_state(p: Tensor, method: Method, update: Update) -> dict[str, Tensor]:

@@ -33,6 +33,7 @@ from fcco.optim.memory import (
     has_anchor,
     is_known,
     move_state,
+    too_precise,
 )
 from fcco.optim.remembering import RememberingOptimizer
 from fcco.optim.state_dict import SHARED
@@ -68,7 +69,8 @@ class _Live(NamedTuple):
 class CompositionalOptimizer(RememberingOptimizer):
     """An optimizer that combines any method with any step rule.
 
-    ``SOX``, ``MSVRM``, ``FreshPair`` and ``BSGD`` are subclasses that choose the method.
+    ``SOX``, ``SOAP``, ``MSVRM``, ``SVRG``, ``Variant``, ``FreshPair`` and ``BSGD`` are subclasses
+    that choose the method.
 
     Args:
         params: a module, whose buffers are then used too; or parameters; or parameter groups. lr
@@ -487,10 +489,7 @@ class CompositionalOptimizer(RememberingOptimizer):
                 if torch.promote_types(p.dtype, state["z"].dtype) != state["z"].dtype or (
                     torch.promote_types(p.dtype, self._dtype) != self._dtype
                 ):
-                    raise ValueError(
-                        f"a parameter is {p.dtype}, which the state of this optimizer would round: "
-                        "build the optimizer after converting the model"
-                    )
+                    raise too_precise(p)
                 params.append(p)
                 states.append(state)
                 z.append(state["z"])
@@ -527,6 +526,13 @@ class CompositionalOptimizer(RememberingOptimizer):
             movable_states,
             places,
         )
+
+    def _check_added(self, params: list[Tensor]) -> None:
+        """Raise a ``ValueError`` if no step could be taken with the group that was added."""
+        self._coefficients()
+        for p in params:
+            if p.requires_grad and torch.promote_types(p.dtype, self._dtype) != self._dtype:
+                raise too_precise(p)
 
     def _coefficients(self) -> Coefficients:
         """Read the coefficients of the next step from the parameter groups, and check them."""

@@ -67,11 +67,16 @@ class RememberingOptimizer(Optimizer):
         params = self.param_groups[-1]["params"]
         try:
             states = [self._new_state(p) if p.requires_grad else self._no_state() for p in params]
+            if any(SHARED in group for group in self.param_groups):  # the optimizer is complete
+                self._check_added(params)
         except ValueError:
             self.param_groups.pop()
             raise
         for p, state in zip(params, states, strict=True):
             self.state[p].update(state)
+
+    def _check_added(self, params: list[Tensor]) -> None:
+        """Raise a ``ValueError`` if no step could be taken with the group that was added."""
 
     def _new_state(self, p: Tensor) -> dict[str, Any]:
         return fresh_state(p, self.method, self.update)
