@@ -546,3 +546,39 @@ def test_compare_refuses_records_of_a_changed_file(tmp_path, capsys):
     done = call(capsys, *words)
     assert done.code == 1
     assert "my.csv has changed since" in done.err
+
+
+def test_two_columns_that_may_be_the_target(tmp_path):
+    """Silently one of them was the target, and the other a feature that told the answer."""
+    path = tmp_path / "my.csv"
+    path.write_text("x,y,label\n" + "".join(f"{k},{k % 2},{'ab'[k // 10]}\n" for k in range(20)))
+    with pytest.raises(ValueError, match="columns 'label' and 'y', which may both be the target"):
+        load_own(path)
+    train, _ = load_own(path, drop=["y"])
+    assert train.inputs.shape == (16, 1)
+    assert train.classes.equal((train.inputs[:, 0] >= 10).long())
+    train, _ = load_own(path, drop=["label"])
+    assert train.classes.equal(train.inputs[:, 0].long() % 2)
+    train, _ = load_own(path, target=["label"])
+    assert train.inputs.shape == (16, 2)
+
+
+@pytest.mark.parametrize(("kind", "target", "drop", "said"), [
+    ("classes", ["label"], ["label"], "both target and drop name 'label'"),
+    ("survival", ["time", "time"], [], "target names 'time' twice"),
+    (None, [], ["label"], r"has no target column \(label or y"),
+])  # fmt: skip
+def test_targets_that_contradict_each_other(tmp_path, kind, target, drop, said):
+    (tmp_path / "my.csv").write_text("x,time,label\n" + "1,2,0\n2,3,1\n" * 10)
+    with pytest.raises(ValueError, match=said):
+        load_own(tmp_path / "my.csv", kind=kind, target=target, drop=drop)
+
+
+@pytest.mark.parametrize("header", ["a,note,label", 'a,"no\nte",label'], ids=["one", "two"])
+def test_lines_are_those_of_the_file_after_cells_of_several_lines(tmp_path, header):
+    text = header + "\n" + '1,"x\ny",0\n' * 30 + 'bad,"x\ny",0\n' + '1,"x\ny",1\n' * 9
+    (tmp_path / "my.csv").write_text(text)
+    line = text[: text.index("bad")].count("\n") + 1
+    note = "note" if "note" in header else "no\nte"
+    with pytest.raises(ValueError, match=f"column 'a', line {line}: 'bad'"):
+        load_own(tmp_path / "my.csv", drop=[note])

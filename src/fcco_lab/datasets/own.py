@@ -91,7 +91,7 @@ def _read_table(
     # Only names are read as text, because whole numbers in other columns must stay exact.
     names = {"classes": target, "survival": (), "ranking": target[1:]}[wanted or "classes"]
     table = Table(path, names=["split", *(names if target else ("label", "y", "query"))])
-    kind, targets = _find_targets(table, wanted, target)
+    kind, targets = _find_targets(table, wanted, target, drop)
     for name in (*targets, *drop):
         table.check_column(name)
     features = [name for name in table.columns if name not in {*targets, *drop, "split"}]
@@ -124,7 +124,7 @@ def _read_table(
 
 
 def _find_targets(
-    table: Table, wanted: Kind | None, target: Sequence[str]
+    table: Table, wanted: Kind | None, target: Sequence[str], drop: Sequence[str]
 ) -> tuple[Kind, tuple[str, ...]]:
     """What the table is about, and the columns that say it."""
     if target:
@@ -134,13 +134,17 @@ def _find_targets(
                 "target names one column (label), or two with an objective that needs two "
                 f"(time,event for cox; grade,query for ndcg and listnet), got {','.join(target)}"
             )
+        for name in target:
+            if target.count(name) > 1:
+                raise ValueError(f"target names {name!r} twice")
+            if name in drop:
+                raise ValueError(f"both target and drop name {name!r}")
         return kind, tuple(target)
-    found = {
-        kind: names
-        for kind, choices in TARGETS.items()
-        for names in choices
-        if all(name in table.columns for name in names)
-    }
+    found: dict[Kind, list[tuple[str, ...]]] = {}
+    for kind, choices in TARGETS.items():
+        for names in choices:
+            if all(name in table.columns and name not in drop for name in names):
+                found.setdefault(kind, []).append(names)
     if not found:
         kinds = TARGETS if wanted is None else [wanted]
         looked_for = "; ".join(" or ".join(map(",".join, TARGETS[kind])) for kind in kinds)
@@ -149,7 +153,14 @@ def _find_targets(
             "yours with target (--target)"
         )
     kind = wanted if wanted in found else next(iter(found))
-    return kind, found[kind]
+    first, *others = found[kind]
+    if others:
+        several = " and ".join(map(repr, first + others[0]))
+        raise ValueError(
+            f"{table.path} has columns {several}, which may both be the target: name it with "
+            "target (--target), and drop the other (--drop) unless it is a feature"
+        )
+    return kind, first
 
 
 def _features(table: Table, names: Sequence[str]) -> Tensor:

@@ -62,7 +62,7 @@ class Table:
                     na_values=[""],
                     float_precision="round_trip",
                     low_memory=False,
-                    skip_blank_lines=False,  # so that row k stands in line k + 2
+                    skip_blank_lines=False,  # so that rows are counted as ``_line`` counts them
                     encoding="utf-8-sig",
                 ).dropna(how="all")
             else:
@@ -91,8 +91,16 @@ class Table:
 
     def wrong(self, column: str, row: int, what: str) -> ValueError:
         """An error on one cell."""
-        place = f"line {self.frame.index[row] + 2}" if self.is_csv else f"row {row}"
+        place = f"line {self._line(self.frame.index[row])}" if self.is_csv else f"row {row}"
         return ValueError(f"{self.path}, column {column!r}, {place}: {what}")
+
+    def _line(self, row: int) -> int:
+        """The line in which a row begins; quoted cells before it may hold several lines."""
+        with self.path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            for _ in range(row + 1):  # the header, and the rows before
+                next(reader)
+            return reader.line_num + 1
 
     def require(self, column: str, holds: Iterable[bool], what: str) -> None:
         """Raise a ``ValueError`` on the first row where it does not hold."""
