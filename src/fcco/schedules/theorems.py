@@ -2,7 +2,7 @@
 
 The arguments are the paper's symbols, and O(.) constants are the arguments ``c_...``. "Departure"
 says where a recipe differs from the printed theorem. Everywhere alpha is clamped to at most 1 and
-beta to at most 1/2.
+beta to at most 1/2, or to at most 1 in Theorem 1, where gamma = 0.
 
 Theorems 1 to 6 and 13 find stationary points of smooth objectives in T steps. Their functions
 return the recipe. Theorems 7 to 12 are stage-wise methods for PL and convex objectives. Their
