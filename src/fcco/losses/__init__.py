@@ -1,9 +1,10 @@
 """Losses that remember the last score of every sample, or a row u of every block."""
 
 from fcco.losses.contrastive import ContrastiveLoss
+from fcco.losses.correlation import CorrelationLoss
 from fcco.losses.group_losses import GroupCVaRLoss, GroupDROLoss
 from fcco.losses.means_loss import MeansLoss
-from fcco.losses.means_losses import CorrelationLoss, DiceLoss, F1Loss, ParityLoss
+from fcco.losses.means_losses import DiceLoss, F1Loss, ParityLoss
 from fcco.losses.nca import NCALoss
 from fcco.losses.row_loss import RowLoss
 from fcco.losses.score_loss import ScoreLoss
