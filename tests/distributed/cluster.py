@@ -48,8 +48,16 @@ CASES = {
     "fresh pair v3": ("fresh-pair-v3", "plain", {}),
     "variant v2": ("variant-v2", "plain", {}),
     "variant v3": ("variant-v3", "plain", {}),
+    "sox loose": ("sox", "plain", {"loose": True}),
+    "v2 adam loose": ("msvrm-v2-age", "adam", {"loose": True}),
+    "v3 loose": ("msvrm-v3-age", "plain", {"loose": True}),
+    "v2 safeguard loose": ("msvrm-v2-age", "plain", {"loose": True, "safeguard": ChangeBound()}),
 }
-"""name: (entry of the catalogue, step rule, further options)."""
+"""name: (entry of the catalogue, step rule, further options).
+
+With ``loose`` a parameter outside the distributed module is trained too, as in an objective that
+learns a temperature.
+"""
 
 
 class Run:
@@ -76,6 +84,7 @@ class Run:
         dtype=torch.float64,
     ):
         name, rule, options = CASES[case]
+        options = dict(options)
         entry = CATALOGUE[name]
         torch.manual_seed(0)
         self.problem = Toy(num_blocks, 2, affine=entry.affine, dtype=dtype)
@@ -91,8 +100,12 @@ class Run:
         elif parallel == "fsdp":
             fully_shard(self.module[0])
             fully_shard(self.module)
+        self.loose = []
+        if options.pop("loose", False):
+            # Only one block has the second factor, so it gets a gradient on one rank or none.
+            self.loose = [torch.nn.Parameter(torch.ones(2, dtype=dtype)) for _ in range(2)]
         self.opt = entry.build(
-            self.model.parameters(),
+            [*self.model.parameters(), *self.loose],
             self.problem,
             lr=0.05,
             alpha=0.4,
@@ -117,6 +130,13 @@ class Run:
 
     def inner(self, draw):
         probe = self.problem.inner(self.model, draw)
+        if self.loose:
+            first, second = self.loose
+            values = probe.values * first
+            special = probe.blocks == 1
+            if special.any():
+                values = torch.where(special[:, None], values * second, values)
+            probe = replace(probe, values=values)
         if not self.loss:
             return probe
         # Of the blocks probed, so that it is another number on every rank.
@@ -140,7 +160,7 @@ class Run:
         def whole(tensor):
             return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach()
 
-        params = list(self.module.parameters())
+        params = [*self.module.parameters(), *self.loose]
         table = None
         if self.opt.table is not None:
             share = self.opt.table.share

@@ -40,7 +40,7 @@ class Ranks:
         self.size: int = dist.get_world_size(group) if active else 1
         if self.rank < 0:
             raise ValueError("Ranks: this process is not in the group")
-        self.reduction = Reduction(active=active, defer=defer)
+        self.reduction = Reduction(active=active, defer=defer, group=group)
         self._meshes: dict[str, Any] = {}
 
     @classmethod
@@ -129,7 +129,7 @@ class Ranks:
         # A process group cannot be copied, and the copy will be used with other modules.
         ranks = Ranks.alone()
         ranks.group, ranks.rank, ranks.size = self.group, self.rank, self.size
-        ranks.reduction.defer = self.reduction.defer
+        ranks.reduction.defer, ranks.reduction.group = self.reduction.defer, self.group
         return ranks
 
     def __reduce__(self) -> tuple[Any, ...]:

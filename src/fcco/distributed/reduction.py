@@ -1,10 +1,12 @@
 """Control over when DDP and FSDP2 reduce gradients, and when FSDP2 frees what it gathered."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from torch import nn
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from fcco.distributed.internals import (
@@ -12,6 +14,7 @@ from fcco.distributed.internals import (
     discard_fsdp_gradients,
     has_ddp_averaged,
 )
+from fcco.distributed.sharded import is_sharded
 
 __all__ = ["Reduction"]
 
@@ -26,11 +29,13 @@ class Reduction:
     Args:
         active: whether ``torch.distributed`` is initialized.
         defer: whether to reduce only once per step, see ``Ranks``.
+        group: the process group that averages.
     """
 
-    def __init__(self, *, active: bool, defer: bool = True) -> None:
+    def __init__(self, *, active: bool, defer: bool = True, group: Any = None) -> None:
         self.active = active
         self.defer = defer
+        self.group = group
         self.modules: dict[Any, None] = {}
         """The modules of ``DistributedDataParallel`` and ``fully_shard``."""
 
@@ -58,6 +63,28 @@ class Reduction:
             yield
             if last:
                 self._check_finished()
+
+    def average(self, params: Sequence[Tensor]) -> None:
+        """Average the gradients of parameters that belong to no distributed module.
+
+        An objective that learns a threshold or temperature is mostly outside the model. Without a
+        distributed module nothing is averaged, because the caller may do it.
+        """
+        if not self.modules:
+            return
+        owned = {p for module in self.modules for p in module.parameters()}
+        loose = [p for p in params if p not in owned and not is_sharded(p)]
+        if not loose:
+            return
+        # A parameter may have taken part on some ranks only. One that did on none keeps None.
+        found = torch.tensor([p.grad is not None for p in loose], device=loose[0].device).int()
+        dist.all_reduce(found, group=self.group)
+        for p, count in zip(loose, found.tolist(), strict=True):
+            if count:
+                # A copy, because several gradients may be one buffer of autograd.
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad.clone()
+                dist.all_reduce(p.grad, group=self.group)
+                p.grad /= dist.get_world_size(self.group)
 
     def forget(self) -> None:
         """Discard the gradients that were not reduced yet, after an error in a step."""

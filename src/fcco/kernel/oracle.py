@@ -184,6 +184,8 @@ class Oracle(AbstractContextManager["Oracle"]):
                 )
             yield probe, derivative
             if weight is not None:
+                if reduce and reduction.active:
+                    reduction.average(self._params)
                 gradients.collect(point, end=end)
         if end:
             if point is Point.CURRENT:
