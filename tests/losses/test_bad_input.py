@@ -338,3 +338,9 @@ def test_inputs_are_those_of_the_index(build, count):
     inputs = (x[:2].repeat(2, 1)[:2], x) if isinstance(objective, O.GlobalContrastive) else x
     with pytest.raises(ValueError, match="inputs must be those of the 2 samples of index"):
         objective.batch(inputs, [1, 2])
+
+
+@pytest.mark.parametrize("samples", [0, -1, 2.5])
+def test_latent_samples_are_a_positive_number(samples):
+    with pytest.raises(ValueError, match="samples"):
+        O.IWAE(3).batch(torch.zeros(2, 1), [0, 1], samples)

@@ -306,3 +306,32 @@ def test_a_refresh_takes_what_forward_takes():
     criterion = L.CoxLoss(*survival())
     with pytest.raises(ValueError, match="scores must be a tensor of floats"):
         criterion.refresh([0.0] * 45)
+
+
+@pytest.mark.parametrize("build", [
+    lambda: L.ContrastiveLoss(8, temperature=0.1),
+    lambda: L.ContrastiveLoss(8, temperature=0.1, learned="common"),
+    lambda: L.GroupCVaRLoss(3, fraction=0.5), lambda: L.NCALoss(torch.arange(4) % 2),
+    lambda: L.CoxLoss([1.0, 2.0], [1, 1]),
+], ids=["contrastive", "learned", "cvar", "nca", "cox"])  # fmt: skip
+def test_frameworks_mark_all_modules(build):
+    """Hugging Face and FSDP2 do, the objective before the loss that contains it."""
+    model = torch.nn.ModuleDict({"loss": build()})
+    for _ in range(2):
+        for module in reversed(list(model.modules())):
+            module._is_initialized = True
+    with pytest.raises(AttributeError, match="what the table was built from"):
+        model["loss"].objective = None
+
+
+@pytest.mark.parametrize("transformed", [
+    lambda loss, h: torch.func.grad(loss)(h), lambda loss, h: torch.func.vjp(loss, h),
+    lambda loss, h: torch.func.vmap(loss)(h[None]),
+], ids=["grad", "vjp", "vmap"])  # fmt: skip
+def test_transforms_are_refused_by_name(transformed):
+    """torch asked to report its own limit, of hooks that hide saved tensors."""
+    criterion, index = L.AUCLoss([1, 0]), torch.arange(2)
+    before = copy.deepcopy(criterion.state_dict())
+    with pytest.raises(RuntimeError, match=r"cannot be transformed by torch\.func"):
+        transformed(lambda h: criterion(h, index), torch.zeros(2))
+    assert all(criterion.state_dict()[name].equal(before[name]) for name in before)

@@ -68,11 +68,19 @@ class _Slope(torch.autograd.Function):
 
 
 def refuse_forward_mode(tensor: Any) -> None:
-    """Raise an error if a tensor carries a tangent, which a loss would silently drop."""
+    """Raise an error if a tensor carries a tangent, which a loss would silently drop.
+
+    The transforms of ``torch.func`` are refused too: they do not allow what hides saved tensors.
+    """
     if isinstance(tensor, Tensor) and unpack_dual(tensor).tangent is not None:
         raise RuntimeError(
             "a loss that remembers has no forward-mode derivative (objective.exact of all scores "
             "has one)"
+        )
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise RuntimeError(
+            "a loss that remembers cannot be transformed by torch.func: call backward(), or "
+            "transform objective.exact of all scores"
         )
 
 

@@ -52,7 +52,8 @@ class Criterion(nn.Module):
         )
         if objective is not None and (
             name in ("objective", "sample_weight")
-            or (name in vars(objective) and not hasattr(self, name))
+            # Frameworks mark all modules with a private attribute, the objective among them.
+            or (name in vars(objective) and not hasattr(self, name) and name[0] != "_")
         ):
             raise AttributeError(
                 f"{name} is a part of what the table was built from: build another loss"

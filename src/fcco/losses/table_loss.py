@@ -24,7 +24,9 @@ class TableLoss(RowLoss):
     Under ``torch.distributed`` ranks exchange what they probed: 16 bytes for every block, its
     values, their log-scale and, with ``beta="auto"``, their noise. A block that several ranks probe
     has the mean of their values, weighted by ``Probe.samples``. The objectives of all ranks must
-    have equal attributes, but for those whose name begins with an underscore.
+    have equal attributes, but for those whose name begins with an underscore. Every rank needs a
+    block in each batch, because ranks wait for each other. If the objective learns parameters, make
+    it a part of the module that DDP wraps, which then averages their gradients.
 
     Args:
         objective: the problem.

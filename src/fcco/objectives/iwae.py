@@ -82,6 +82,7 @@ class IWAE(SampledObjective, ScaledObjective):
 
     def batch(self, inputs: Any, index: Any, samples: int = 1) -> Any:
         """Form a batch of given points, with ``samples`` latent samples each."""
+        check_positive(samples=whole("samples", samples))
         return replace(super().batch(inputs, index), samples=samples)
 
     def inner(self, model: Any, batch: PointBatch) -> Probe:

@@ -127,7 +127,8 @@ class EmptyBatch(Batch):
             raise AttributeError(name)
         raise NoBlocks(
             "no sample of this batch belongs to a block (there is no positive or no event among "
-            "them, or none to compare with): a step skips it, and so does filter(len, loader)"
+            "them, or none to compare with): a step of an optimizer skips it on one rank, and so "
+            "does filter(len, loader)"
         )
 
     def filled(self, inputs: Any) -> Self:

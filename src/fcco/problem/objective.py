@@ -73,8 +73,9 @@ class Objective(ABC):
         vars(self)["_locked"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # ``training`` belongs to nn.Module and changes with train() and eval().
-        setting = name in vars(self) and name != "training"
+        # ``training`` belongs to nn.Module and changes with train() and eval(). Frameworks mark
+        # modules with private attributes.
+        setting = name in vars(self) and name != "training" and name[0] != "_"
         if vars(self).get("_locked") and setting:
             raise AttributeError(
                 f"a table was built from this {type(self).__name__}: {name} cannot be changed, "
