@@ -1,6 +1,7 @@
 """Several methods and seeds on one problem, with the same work for each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -13,13 +14,16 @@ from fcco_lab.files import file_name, remove
 from fcco_lab.named_objects import is_named
 from fcco_lab.pool import run_jobs
 from fcco_lab.results import Results
-from fcco_lab.runs import Record
+from fcco_lab.runs import Record, flaw_of
 from fcco_lab.training import Config, Diverged, Training
 from fcco_lab.training.config import choices_of
 from fcco_lab.training.learners import inputs_of_a_step
 from fcco_lab.training.problem import Problem, load_problem
 
 __all__ = ["compare", "make_configs", "parse_contenders", "run_configs"]
+
+_OF_CONTENT = ("data", "target", "drop", "train_size", "holdout", "objective")
+"""The settings that say what the data are."""
 
 
 def compare(
@@ -126,24 +130,65 @@ def run_configs(
     """Train with every config that has no record in the file yet; the records of all.
 
     The other arguments are those of ``run_jobs``.
+
+    Raises:
+        ValueError: a record in the file is of other data or code than what is there now.
     """
     scratch = path.parent / "unfinished-runs"
     work = partial(_run_config, data_dir=data_dir, scratch=scratch)
     jobs = {config.name: config for config in configs}
+    _check_records(jobs, path, data_dir)
     records = run_jobs(jobs, work, path, workers=workers, what=what)
-    remove(scratch)
+    for name in jobs:
+        remove(scratch / file_name(name))
+    with suppress(OSError):  # another command may be running there
+        scratch.rmdir()
     return records
+
+
+def _check_records(jobs: Mapping[str, Config], path: Path, data_dir: Path | None) -> None:
+    """Records must be of the present data and code: a name says little about either."""
+    records = Results(path).records
+    for name in jobs.keys() & records.keys():
+        if flaw := flaw_of(records[name]):
+            raise ValueError(f"a record of {path}: {flaw}: remove it, or name another output")
+    for about in dict.fromkeys(_part_of(config, *_OF_CONTENT) for config in jobs.values()):
+        kept = [record for record in records.values() if _is_about(record, about)]
+        content = load_problem(about, data_dir).content if kept else {}
+        for record in kept:
+            subjects = dict.fromkeys(("training_data", "test_data"), about.data)
+            subjects["objective_source"] = about.objective
+            if record["config"].get("method") == about.method:
+                subjects["method_source"] = about.method
+            for key, what in subjects.items():
+                here = content.get(key)
+                if (there := record["content"].get(key, here)) != here:
+                    raise ValueError(
+                        f"{what} has changed since {path} was written "
+                        f"({there} there, {here} here): name another output"
+                    )
+
+
+def _is_about(record: Record, about: Config) -> bool:
+    """Whether a record says what its content was, and has the settings that decide on it."""
+    config = record.get("config")
+    if not isinstance(config, dict) or not isinstance(record.get("content"), dict):
+        return False
+    return all(config.get(key) == getattr(about, key) for key in _OF_CONTENT)
+
+
+def _part_of(config: Config, *keys: str) -> Config:
+    """A config with some of the settings, and a method of a user."""
+    kept = (*keys, "method") if is_named(config.method) else keys
+    return Config(**{key: getattr(config, key) for key in kept})
 
 
 def _run_config(config: Config, data_dir: Path | None, scratch: Path) -> Record:
     """Run to the end in a worker; an interruption leaves a checkpoint."""
     output = scratch / file_name(config.name)
     # All that the data and the objective depend on, so that runs on one data set read it once.
-    settings = "data target drop train_size holdout objective temperature cross_entropy device"
-    known = {key: getattr(config, key) for key in settings.split()}
-    if is_named(config.method):
-        known["method"] = config.method
-    problem = _load(Config(**known), data_dir)
+    about = _part_of(config, *_OF_CONTENT, "temperature", "cross_entropy", "device")
+    problem = _load(about, data_dir)
     record = _finish(Training(config, output=output, problem=problem))
     if record["status"] != "running":
         remove(output)

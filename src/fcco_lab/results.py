@@ -21,16 +21,19 @@ class Results:
         self.records: dict[str, dict[str, Any]] = {}
         self.broken: list[int] = []
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = path.read_text() if path.exists() else ""
-        self._cut_short = bool(text) and not text.endswith("\n")
-        for number, line in enumerate(text.split("\n"), 1):
+        text = path.read_bytes() if path.exists() else b""
+        self._cut_short = bool(text) and not text.endswith(b"\n")
+        for number, line in enumerate(text.split(b"\n"), 1):
             if not line.strip():
                 continue
             try:
-                record = json.loads(line)
-                self.records[record["name"]] = record
+                record = json.loads(line.decode())
+                name = record["name"]
             except (ValueError, KeyError, TypeError, RecursionError):
-                # A name that is no text, or missing, is of no record of ours.
+                name = None
+            if isinstance(name, str):
+                self.records[name] = record
+            else:  # missing, or no text: it is of no record of ours
                 self.broken.append(number)
 
     def __contains__(self, name: str) -> bool:

@@ -66,8 +66,9 @@ def queries(point: Mapping[str, Any]) -> int:
 def read_runs(paths: Iterable[Path]) -> list[Record]:
     """The records under ``paths``: files of records, run directories, or directories of either.
 
-    A record that is found twice, in the directory of a run and in a file, is used once. A broken or
-    incomplete record is left out, with a warning that names its file.
+    A record that is found twice, in the directory of a run and in a file, is used once; two that
+    differ are both used, also under one name. A broken or incomplete record is left out, with a
+    warning that names its file.
     """
     found: dict[str, Record] = {}
     for path in paths:
@@ -86,7 +87,7 @@ def read_runs(paths: Iterable[Path]) -> list[Record]:
                 if flaw := flaw_of(record):
                     _leave_out(f"a record of {file}: {flaw}")
                 else:
-                    found.setdefault(record["name"], record)
+                    found.setdefault(json.dumps(record, sort_keys=True), record)
     return list(found.values())
 
 

@@ -9,10 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+from cli.command import run_jobs
+from typer.testing import CliRunner
 
 from fcco_lab.benchmark.meter import GRID
 from fcco_lab.benchmark.outcomes import Cell, read_outcomes
 from fcco_lab.benchmark.report import write_report
+from fcco_lab.cli.app import app
 
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs" / "guide" / "benchmark.md"
@@ -92,6 +95,87 @@ def test_the_problem_and_the_solver_of_the_guide_run(tmp_path):
     report = (tmp_path / "b" / "report.md").read_text()
     for figure in re.findall(r"\((.*?\.png)\)", report):
         assert (tmp_path / "b" / figure).stat().st_size > 1000
+
+
+# What a name does not say, in this process --------------------------------------------------------
+
+OWN_SOLVERS = """
+from fcco_lab.benchmark import Solver
+
+
+def fail(task):
+    raise RuntimeError("no [luck]")
+
+
+FAILS = Solver(fail)
+WAITS = Solver(lambda task: None)
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch, request):
+    """The start of the names of two modules, as another test may have imported some."""
+    start = f"own_{abs(hash(request.node.name))}"
+    (tmp_path / f"{start}_problem.py").write_text((HERE / "tiny.py").read_text())
+    (tmp_path / f"{start}_solver.py").write_text(OWN_SOLVERS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("fcco_lab.cli.benchmark.run_jobs", run_jobs)
+    return start
+
+
+def run_own(own, *more, problem="tiny_push", solvers=("WAITS",)):
+    words = ["benchmark", "run", "--problem", f"{own}_problem:{problem}", "--batch", 12]
+    words += [word for name in solvers for word in ("--solver", f"{own}_solver:{name}")]
+    words += ["--tuned", 0, "--output", "out", *more]
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.mark.parametrize("changed", ["passes", "seconds", "solver_source", "problem_source"])
+def test_records_made_otherwise_are_refused(tmp_path, own, changed):
+    for _ in range(2):
+        done = run_own(own, "--passes", 1)
+        assert done.exit_code == 0, done.output
+    more = {"passes": ("--passes", 2), "seconds": ("--passes", 1, "--seconds", 5)}
+    if changed not in more:
+        with (tmp_path / f"{own}_{changed.removesuffix('_source')}.py").open("a") as file:
+            file.write("# changed\n")
+    words = more.get(changed, ("--passes", 1))
+    done = run_own(own, *words)
+    assert isinstance(done.exception, ValueError)
+    assert re.search(rf"was made otherwise \({changed} is .* there, .* here\)", str(done.exception))
+    for name in ("problems", "runs"):  # of records of before nothing is known
+        file = tmp_path / "out" / f"{name}.jsonl"
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        assert all(line.pop("terms") is not None for line in lines)
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run_own(own, *words).exit_code == 0
+
+
+def test_runs_that_failed_are_counted(own):
+    done = run_own(own, solvers=["FAILS", "WAITS"])
+    failed = f"{own}_problem:tiny_push {own}_solver:FAILS 12 0 0 ended with RuntimeError: no [luck]"
+    assert (done.exit_code, f"1 of 2 runs failed; {failed}" in done.output) == (0, True)
+    done = run_own(own, "--output", "other", solvers=["FAILS"])
+    assert isinstance(done.exception, ValueError)
+    assert str(done.exception) == f"1 of 1 runs failed; {failed}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"solvers": ["NUMBER"]}, "_solver:NUMBER must be a Solver, got int"),
+        ({"solvers": ["WAIT"]}, "the module has no 'WAIT' (did you mean 'WAITS'?)"),
+        ({"problem": "__doc__"}, "_problem:__doc__ must be a function, got str"),
+        ({"problem": "_linear"}, "_problem:_linear must return a Problem, got function"),
+    ],
+)
+def test_what_is_no_solver_or_problem_is_said_before_anything_is_computed(own, wrong, message):
+    done = run_own(own, **wrong)
+    assert isinstance(done.exception, ValueError)
+    assert message in str(done.exception)
+    assert not Path("out").exists()
 
 
 # The report, from records that are written by hand ------------------------------------------------
@@ -203,7 +287,17 @@ def test_an_odd_record_is_named_and_the_others_are_shown(records, flaw):
     file = records / "runs.jsonl"
     text = file.read_text()
     file.write_text(json.dumps(ODD[flaw]) + "\n{cut short\n" + text)
-    with pytest.warns(UserWarning, match=rf"left out '{ODD[flaw]['name']}' of .*runs\.jsonl"):
+    with (
+        pytest.warns(UserWarning, match=r"left out line 2 of .*runs\.jsonl: it is no record"),
+        pytest.warns(UserWarning, match=rf"left out '{ODD[flaw]['name']}' of .*runs\.jsonl"),
+    ):
         outcomes = read_outcomes(records)
     assert outcomes.solvers == ["sox", "in-batch", "libauc"]
     assert outcomes.cost(Cell("a", 16), "sox", 0.01).passes == GRID[20]
+
+
+def test_a_name_that_is_no_text_is_left_out(records):
+    with (records / "runs.jsonl").open("a") as file:
+        file.write('{"name": 3}\n')
+    with pytest.warns(UserWarning, match=r"left out line 7 of .*runs\.jsonl: it is no record"):
+        assert read_outcomes(records).solvers == ["sox", "in-batch", "libauc"]

@@ -14,12 +14,16 @@ from typer.testing import CliRunner
 
 from fcco.methods import REGISTRY
 from fcco_lab.cli.app import app
+from fcco_lab.comparison import run_configs
+from fcco_lab.files import file_name
 from fcco_lab.reproduction.artefacts import draw
 from fcco_lab.reproduction.plan import ARTEFACTS, CONTENDERS, Contender, Item
 from fcco_lab.reproduction.scales import SCALES
 from fcco_lab.reproduction.tuning import chosen, final_runs, grid, tuning_runs
 from fcco_lab.results import Results
 from fcco_lab.runs import read_runs
+from fcco_lab.training import Config
+from fcco_lab.tuning import for_tuning
 
 PAPER, LAPTOP = SCALES["paper"], SCALES["laptop"]
 
@@ -222,3 +226,46 @@ def test_sigterm_ends_the_workers_and_the_same_command_goes_on(tmp_path):
     assert "test AUC" in done.stdout
     assert set(Results(path).records) > before
     assert len(Results(path).records) == 4
+
+
+def record(config, **more):
+    """The record of a run without an evaluation."""
+    known = {"name": config.name, "config": config.as_record(), "status": "finished", "curve": []}
+    return known | more
+
+
+@pytest.mark.parametrize("command", ["compare", "tune", "reproduce figure2 --quick"])
+def test_records_of_other_data_are_refused(tmp_path, monkeypatch, command):
+    monkeypatch.setattr("fcco_lab.comparison.run_jobs", lambda *_, **__: pytest.fail("it ran"))
+    config, file = Config(objective="auc-exp"), tmp_path / "runs.jsonl"
+    if command == "tune":
+        config = for_tuning(config)
+    elif command != "compare":
+        quick = SCALES["quick"]
+        config = next(iter(tuning_runs(quick, list(ARTEFACTS["figure2"](quick))).values()))
+        file = tmp_path / "quick" / "tuning.jsonl"
+    Results(file).add(record(config, content={"training_data": "others"}))
+    objective = () if "reproduce" in command else ("--objective", config.objective)
+    done = run(*command.split(), *objective, "--output", tmp_path)
+    assert isinstance(done.exception, ValueError), done.output
+    assert f"digits has changed since {file} was written (others there, " in str(done.exception)
+
+
+def test_a_record_that_cannot_be_used_is_named(tmp_path):
+    file, config = tmp_path / "runs.jsonl", Config()
+    Results(file).add({"name": config.name, "status": "finished"})
+    with pytest.raises(ValueError, match=r"a record of .*runs\.jsonl: it has no config"):
+        run_configs([config], file, data_dir=None, workers=1, what="")
+
+
+def test_unfinished_runs_of_another_command_stay(tmp_path):
+    file, config = tmp_path / "runs.jsonl", Config()
+    Results(file).add(record(config))
+    mine, other = (tmp_path / "unfinished-runs" / file_name(name) for name in (config.name, "o"))
+    for run_directory in (mine, other):
+        run_directory.mkdir(parents=True)
+    run_configs([config], file, data_dir=None, workers=1, what="")
+    assert list(other.parent.iterdir()) == [other]
+    other.rmdir()
+    run_configs([config], file, data_dir=None, workers=1, what="")
+    assert not other.parent.exists()

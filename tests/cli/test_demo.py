@@ -73,6 +73,11 @@ def test_the_loss_of_one_sample_teaches_nothing(part):
     assert of_batch.objective[-1] == pytest.approx(before, rel=0.02)
 
 
+def test_the_least_share_is_enough_for_a_curve():
+    for fit in METHODS.contenders.values():
+        assert fit(0, 0.001, quiet).objective
+
+
 @pytest.mark.slow
 def test_the_claims_beside_the_figure():
     for part in (F1, COX):

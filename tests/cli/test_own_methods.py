@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from cli.command import SMALL, call
+from cli.command import SMALL, call, run_jobs
 
 import fcco
 import fcco_lab
@@ -183,3 +183,22 @@ def test_a_registered_method_appears_everywhere(tmp_path, capsys, monkeypatch):
     assert in_order(["zeta", "twin Adam", "twin", "MARS"]) == ["MARS", "twin", "twin Adam", "zeta"]
     fcco_lab.write_report(read_runs([tmp_path / "run"]), tmp_path / "page.html", title="t")
     assert "twin Adam" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("key", ["method", "objective"])
+def test_compare_refuses_records_of_changed_code(tmp_path, capsys, here, monkeypatch, key):
+    monkeypatch.setattr("fcco_lab.comparison.run_jobs", run_jobs)
+    for drawing in ("plot_axes", "write_report"):
+        monkeypatch.setattr(f"fcco_lab.cli.compare.{drawing}", lambda *_, **__: None)
+    own = {"method": f"{here}:TWIN", "objective": f"{here}:objective"}[key]
+    names = {"methods": "sox", "objective": "auc"} | {key.replace("method", "methods"): own}
+    words = ("compare", "--methods", names["methods"], "--objective", names["objective"])
+    words += ("--seeds", 1, "--network", "linear", "--steps", 2, "--evaluations", 1)
+    words += ("--output", tmp_path)
+    for _ in range(2):
+        done = call(capsys, *words)
+        assert done.code == 0, done.err
+    (tmp_path / f"{here}.py").write_text(MINE + "# changed")
+    done = call(capsys, *words)
+    assert done.code == 1
+    assert f"{own} has changed since {tmp_path / 'runs.jsonl'} was written" in done.err

@@ -282,3 +282,22 @@ def test_command_says_what_went_in(tmp_path, capsys):
         with pytest.raises(ValueError, match=re.escape(words)):
             report([path], output=tmp_path / "other.html", title="x")
     assert not (tmp_path / "other.html").exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_different_runs_of_one_name_are_all_shown(tmp_path):
+    for place, end in {"a": 0.2, "b": 0.4, "c": 0.6, "copy": 0.2}.items():
+        (tmp_path / place).mkdir()
+        text = json.dumps(run(name="r", values=(1.0, end)))
+        (tmp_path / place / "record.json").write_text(text)
+    rows = Page(page(tmp_path, read_runs([tmp_path]))).rows(0)
+    objectives = {label: row["exact training objective"] for label, row in rows.items()}
+    assert objectives == {"SOX": "0.200", "SOX, r": "0.400", "SOX, r, r": "0.600"}
+
+
+def test_a_byte_that_is_not_utf_8_costs_only_its_line(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    lines = [json.dumps(run(name=name)).encode() for name in "abc"]
+    file.write_bytes(b"\n".join([lines[0], lines[1].replace(b"usps", b"\xff"), lines[2]]))
+    with pytest.warns(UserWarning, match=r"left out line 2 of .*runs\.jsonl: it is no record"):
+        assert [record["name"] for record in read_runs([tmp_path])] == ["a", "c"]

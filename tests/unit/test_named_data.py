@@ -256,6 +256,15 @@ def test_wrong_survival_and_ranking_contents(tmp_path):
     write_npz(tmp_path, "lgb_lambdarank", **ranking_arrays() | {"q_test": np.array([3, 2])})
     with pytest.raises(ValueError, match="q_test: lengths must sum to the 4 rows"):
         load_ranking("lgb_lambdarank", tmp_path)
+    for key, wrong, message in (
+        ("y_test", np.arange(5), r"y_test: grades has 5 entries, inputs 4 rows"),
+        ("y_test", np.arange(3), r"y_test: grades has 3 entries, inputs 4 rows"),
+        ("q_test", np.array(3), r"key 'q_test': it must hold whole numbers in one dimension"),
+    ):
+        each = {"q_train": np.zeros(4, int), "q_test": np.zeros(4, int)}
+        write_npz(tmp_path, "lgb_lambdarank", **ranking_arrays() | each | {key: wrong})
+        with pytest.raises(ValueError, match=rf"lgb_lambdarank\.npz.*{message}"):
+            load_ranking("lgb_lambdarank", tmp_path)
 
 
 # What is there

@@ -20,17 +20,21 @@ from fcco_lab.benchmark.solver import Solver
 from fcco_lab.benchmark.solvers import solvers
 from fcco_lab.benchmark.task import Task, run_solver
 from fcco_lab.choices import choose
-from fcco_lab.named_objects import is_named, load_named
+from fcco_lab.named_objects import is_named, load_named, source_of_named
+from fcco_lab.results import Results
+from fcco_lab.training.directory import difference
 
 __all__ = [
     "Budget",
     "Job",
+    "check_records",
     "find_problem",
     "find_solver",
     "in_float64",
     "jobs_of",
     "measure",
     "prepare",
+    "sources_of",
 ]
 
 VERSIONS = f"{fcco.__version__}, {torch.__version__}, {platform.python_version()}"
@@ -43,14 +47,20 @@ def find_problem(word: str, data_dir: Path | None) -> Problem:
     if not is_named(word):
         choose("problem", word, PROBLEMS, otherwise="; or module:name")
     load = load_named("problem", word) if is_named(word) else PROBLEMS[word]
-    problem: Problem = load(data_dir)
+    if not callable(load):
+        raise ValueError(f"problem {word} must be a function, got {type(load).__name__}")
+    problem = load(data_dir)
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem {word} must return a Problem, got {type(problem).__name__}")
     return problem
 
 
 def find_solver(word: str) -> Solver:
     """The solver of a name, or a user's ``Solver`` as ``module:name``."""
     if is_named(word):
-        solver: Solver = load_named("solver", word)
+        solver = load_named("solver", word)
+        if not isinstance(solver, Solver):
+            raise ValueError(f"solver {word} must be a Solver, got {type(solver).__name__}")
         return solver
     choose("solver", word, solvers(), otherwise="; or module:name")
     return solvers()[word]
@@ -102,6 +112,34 @@ class Job:
         """The key of its record."""
         return f"{self.problem} {self.solver} {self.batch} {self.setting} {self.seed}"
 
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What its name does not say: the budget, and the code of an own problem and solver."""
+        budget = {"passes": self.budget.passes, "seconds": self.budget.seconds}
+        return budget | sources_of(problem=self.problem, solver=self.solver)
+
+
+def sources_of(**words: str) -> dict[str, str]:
+    """The code of a user's own objects, which have been loaded, by what they are."""
+    named = {what: word for what, word in words.items() if is_named(word)}
+    return {f"{what}_source": source_of_named(word) for what, word in named.items()}
+
+
+def check_records(terms: Mapping[str, Mapping[str, Any]], file: Path) -> None:
+    """Raise a ``ValueError`` if a record that would be used again was made under other terms.
+
+    Args:
+        terms: of each record, by name; of a record that does not say its own nothing is known.
+        file: of the records.
+    """
+    for name, record in Results(file).records.items():
+        there = record.get("terms")
+        # One of an error is made again.
+        if name not in terms or not isinstance(there, dict) or record.get("status") == "error":
+            continue
+        if what := difference(there, terms[name]):
+            raise ValueError(f"{name!r} in {file} was made otherwise ({what}): name another output")
+
 
 @contextmanager
 def in_float64() -> Iterator[None]:
@@ -120,7 +158,7 @@ def prepare(place: tuple[str, Path | None]) -> dict[str, Any]:
     with in_float64():
         problem = find_problem(word, data_dir)
         found = know(problem, iterations=3000 if problem.convex else 300)
-    return {"name": word, **found, "versions": VERSIONS}
+    return {"name": word, **found, "terms": sources_of(problem=word), "versions": VERSIONS}
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -140,7 +178,8 @@ def measure(job: Job) -> dict[str, Any]:
             paired=solver.paired,
         )
         found = run_solver(solver, task, settings)
-    return {"name": job.name, "settings": settings, **found, "versions": VERSIONS}
+    about = {"name": job.name, "settings": settings, "terms": job.terms}
+    return {**about, **found, "versions": VERSIONS}
 
 
 def jobs_of(

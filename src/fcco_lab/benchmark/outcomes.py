@@ -142,12 +142,15 @@ def read_outcomes(directory: Path) -> Outcomes:
     file = directory / "runs.jsonl"
     least: dict[str | Cell, float] = defaultdict(lambda: 1.0)
     read, errors = [], {}
-    for name, record in Results(file).records.items():
+    results = Results(file)
+    for number in results.broken:
+        _leave_out(f"line {number} of {file}: it is no record")
+    for name, record in results.records.items():
         try:
             run = _read_run(record)
             problems[run.cell.problem]["known"]
         except (KeyError, TypeError, ValueError) as flaw:
-            warnings.warn(f"left out {name!r} of {file}: {flaw!r}", stacklevel=user_stacklevel())
+            _leave_out(f"{name!r} of {file}: {flaw!r}")
             continue
         for place in (run.cell, run.cell.problem):
             least[place] = min(least[place], *run.gaps, 1.0)
@@ -165,6 +168,10 @@ def read_outcomes(directory: Path) -> Outcomes:
             base = 0.0
         runs.append(replace(run, gaps=[(gap - base) / (1 - base) for gap in run.gaps]))
     return Outcomes(problems, runs, errors, out_of_reach)
+
+
+def _leave_out(what: str) -> None:
+    warnings.warn(f"left out {what}", stacklevel=user_stacklevel())
 
 
 def _read_run(record: Mapping[str, Any]) -> Run:

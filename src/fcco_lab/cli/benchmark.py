@@ -8,12 +8,22 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fcco_lab.benchmark.experiment import Budget, jobs_of, measure, prepare
+from fcco_lab.benchmark.experiment import (
+    Budget,
+    check_records,
+    find_problem,
+    find_solver,
+    jobs_of,
+    measure,
+    prepare,
+    sources_of,
+)
 from fcco_lab.benchmark.problems import PROBLEMS
 from fcco_lab.benchmark.report import write_report
 from fcco_lab.benchmark.solvers import USUAL, solvers
 from fcco_lab.cli.options import DataDir, Output
 from fcco_lab.pool import run_jobs
+from fcco_lab.runs import Record
 
 __all__ = ["benchmark"]
 
@@ -62,16 +72,31 @@ def benchmark(
     if action is Action.LIST:
         _list(console)
         return
+    records: list[Record] = []
     if action is Action.RUN:
         words = {word: (word, data_dir) for word in problem or PROBLEMS}
-        known = run_jobs(words, prepare, output / "problems.jsonl", workers=jobs, what="optima")
+        for word in words:  # say what is wrong before the optima are computed
+            find_problem(word, data_dir)
+        for word in solver or USUAL:
+            find_solver(word)
+        file = output / "problems.jsonl"
+        check_records({word: sources_of(problem=word) for word in words}, file)
+        known = run_jobs(words, prepare, file, workers=jobs, what="optima")
         budget = Budget(passes, seconds, tuned, seeds, data_dir)
         facts = dict(zip(words, known, strict=True))
         wanted = jobs_of(facts, solver or USUAL, batch or [16, 64], budget)
         runs = {job.name: job for job in wanted}
-        run_jobs(runs, measure, output / "runs.jsonl", workers=jobs, what="runs")
+        file = output / "runs.jsonl"
+        check_records({name: job.terms for name, job in runs.items()}, file)
+        records = run_jobs(runs, measure, file, workers=jobs, what="runs")
     write_report(output)
     console.print(f"report.md and its figures are in {output}")
+    if failed := [record for record in records if record.get("status") == "error"]:
+        first = f"{failed[0]['name']} ended with {failed[0]['error']}"
+        said = f"{len(failed)} of {len(records)} runs failed; {first}"
+        if len(failed) == len(records):
+            raise ValueError(said)
+        typer.echo(said)
 
 
 def _list(console: Console) -> None:

@@ -11,7 +11,6 @@ from fcco_lab.cli.tables import print_records
 from fcco_lab.comparison import make_configs, parse_contenders, run_configs
 from fcco_lab.presentation.figures import plot_axes
 from fcco_lab.report import write_report
-from fcco_lab.results import Results
 from fcco_lab.runs import QUANTITIES
 from fcco_lab.training import Config
 from fcco_lab.training.problem import kind_of, load_problem
@@ -56,7 +55,6 @@ def compare(
     contenders = parse_contenders(methods.split(","), config.update)
     problem = load_problem(config, data_dir)
     file = output / "runs.jsonl"
-    _check_data(config, file, problem.content)
     records = run_configs(
         make_configs(config, contenders, seeds, problem),
         file,
@@ -71,17 +69,3 @@ def compare(
     plot_axes(records, output / "curves.png", title=f"{data}, equal work")
     write_report(records, output / "report.html", title=f"{data}: equal work for each")
     typer.echo(f"{output / 'curves.png'}, {output / 'report.html'}, {file}")
-
-
-def _check_data(config: Config, file: Path, here: dict[str, str]) -> None:
-    """Records must be of the present content of the data: its name says little."""
-    settings = ("data", "target", "drop", "holdout", "train_size", "objective")
-    for record in Results(file).records.values():
-        there = here | record.get("content", {})
-        if all(record["config"].get(key) == getattr(config, key) for key in settings):
-            for key in ("training_data", "test_data"):
-                if there[key] != here[key]:
-                    raise ValueError(
-                        f"{config.data} has changed since {file} was written "
-                        f"({there[key]} there, {here[key]} here): name another output"
-                    )

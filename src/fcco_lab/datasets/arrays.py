@@ -110,9 +110,10 @@ def ranked(arrays: Arrays, path: Path, parts: Sequence[str] = PARTS) -> list[Ran
     for part in parts:
         inputs = _take(arrays, f"x{part}", path, _features)
         grades = _take(arrays, f"y{part}", path, _integers)
-        if len(arrays.get(f"q{part}", ())) == len(inputs):
+        if np.shape(arrays.get(f"q{part}", ())) == (len(inputs),):
             queries = _take(arrays, f"q{part}", path, _places)
-            found.append(by_query(inputs, grades, queries))
+            with reading(f"{path}, x{part} and y{part}"):
+                found.append(by_query(inputs, grades, queries))
             continue
         lengths = _take(arrays, f"q{part}", path, _integers)
         with reading(f"{path}, y{part} and q{part}"):
@@ -136,6 +137,8 @@ def by_query(inputs: Tensor, grades: Tensor, queries: Tensor) -> Ranked:
         >>> data.grades, data.lengths
         (tensor([1, 0, 2]), tensor([1, 2]))
     """
+    if len(grades) != len(inputs):
+        raise ValueError(f"grades has {len(grades)} entries, inputs {len(inputs)} rows")
     order = queries.sort(stable=True).indices
     return Ranked(inputs[order], grades[order], queries.unique(return_counts=True)[1])
 

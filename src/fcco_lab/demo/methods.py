@@ -22,7 +22,8 @@ def fit(solver: str, settings: dict[str, Any], seed: int, share: float, show: Sh
         problem, known = cox()
         chosen = find_solver(solver)
         torch.manual_seed(seed)
-        task = Task(problem, known, batch=BATCH, seed=seed, passes=PASSES * share)
+        passes = max(1.0, PASSES * share)  # a curve needs a point
+        task = Task(problem, known, batch=BATCH, seed=seed, passes=passes)
         record = run_solver(chosen, task, {**chosen.default, **settings})
     if "error" in record:
         raise RuntimeError(f"{solver}: {record['error']}")

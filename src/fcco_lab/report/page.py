@@ -94,7 +94,7 @@ def label_runs(records: Sequence[Record]) -> dict[str, list[Record]]:
         seen = set()
         for record in mine:
             label = ", ".join([name, *(_setting(record, option) for option in differing)])
-            if (label, _setting(record, "seed")) in seen:
+            while (label, _setting(record, "seed")) in seen:
                 label += f", {record['name']}"
             seen.add((label, _setting(record, "seed")))
             labels[id(record)] = label
