@@ -48,16 +48,19 @@ CASES = {
     "fresh pair v3": ("fresh-pair-v3", "plain", {}),
     "variant v2": ("variant-v2", "plain", {}),
     "variant v3": ("variant-v3", "plain", {}),
-    "sox loose": ("sox", "plain", {"loose": True}),
-    "v2 adam loose": ("msvrm-v2-age", "adam", {"loose": True}),
-    "v3 loose": ("msvrm-v3-age", "plain", {"loose": True}),
-    "v2 safeguard loose": ("msvrm-v2-age", "plain", {"loose": True, "safeguard": ChangeBound()}),
+    "sox loose": ("sox", "plain", {"loose": 1}),
+    "v2 adam loose": ("msvrm-v2-age", "adam", {"loose": 2}),
+    "v3 loose": ("msvrm-v3-age", "plain", {"loose": 1}),
+    "v2 safeguard loose": ("msvrm-v2-age", "plain", {"loose": 2, "safeguard": ChangeBound()}),
 }
 """name: (entry of the catalogue, step rule, further options).
 
-With ``loose`` a parameter outside the distributed module is trained too, as in an objective that
-learns a temperature.
+``loose`` is the number of parameters outside the distributed module, as in an objective that learns
+a temperature. The second one takes part on one rank only.
 """
+
+ALIGNED = [case for case, (_, _, options) in CASES.items() if options.get("loose", 0) < 2]
+"""Cases in which all ranks carry out the same operations."""
 
 
 class Run:
@@ -100,10 +103,9 @@ class Run:
         elif parallel == "fsdp":
             fully_shard(self.module[0])
             fully_shard(self.module)
-        self.loose = []
-        if options.pop("loose", False):
-            # Only one block has the second factor, so it gets a gradient on one rank or none.
-            self.loose = [torch.nn.Parameter(torch.ones(2, dtype=dtype)) for _ in range(2)]
+        self.loose = [
+            torch.nn.Parameter(torch.ones(2, dtype=dtype)) for _ in range(options.pop("loose", 0))
+        ]
         self.opt = entry.build(
             [*self.model.parameters(), *self.loose],
             self.problem,
@@ -130,13 +132,13 @@ class Run:
 
     def inner(self, draw):
         probe = self.problem.inner(self.model, draw)
-        if self.loose:
-            first, second = self.loose
-            values = probe.values * first
-            special = probe.blocks == 1
-            if special.any():
-                values = torch.where(special[:, None], values * second, values)
-            probe = replace(probe, values=values)
+        values = probe.values
+        for k, factor in enumerate(self.loose):
+            if k == 0:
+                values = values * factor
+            elif (probe.blocks == 1).any():
+                values = torch.where((probe.blocks == 1)[:, None], values * factor, values)
+        probe = replace(probe, values=values)
         if not self.loss:
             return probe
         # Of the blocks probed, so that it is another number on every rank.
