@@ -7,7 +7,8 @@ export NO_MKDOCS_2_WARNING = 1
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+# Not nproc, which counts one core where OMP_NUM_THREADS is 1.
+WORKERS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 .PHONY: demo test test-slow coverage mutants lint types imports docs bench bench-peers soak build clean test-versions
 
